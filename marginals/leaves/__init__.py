@@ -1,0 +1,16 @@
+"""Univariate families: for column j and component k, a distribution phi_kj."""
+
+from marginals.leaves.base import Cells, LeafEvaluation, LeafFamily, Truncation
+from marginals.leaves.categorical import CategoricalLeaves
+from marginals.leaves.columns import Leaves
+from marginals.leaves.neural import NeuralLeaves
+
+__all__ = [
+    "CategoricalLeaves",
+    "Cells",
+    "LeafEvaluation",
+    "LeafFamily",
+    "Leaves",
+    "NeuralLeaves",
+    "Truncation",
+]

@@ -1,0 +1,117 @@
+"""What a univariate family must answer.
+
+Shapes: B rows, D columns of the family, n of them asked for, M components. Columns come first,
+(n, B, M), because the contraction above multiplies matrices of one tree node at a time.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells of n columns and B rows: each exact, an interval, missing, or a set of categories.
+
+    Args:
+        lower, upper: (n, B). Equal: an exact value; NaN: missing; else the interval (lower, upper].
+            `upper is lower` promises that there is no interval.
+        intervals: positions of the columns that may hold an interval.
+        sets: by position, a mask (B, C) or (1, C) of allowed categories.
+    """
+
+    lower: Tensor
+    upper: Tensor
+    intervals: tuple[int, ...] = ()
+    sets: tuple[tuple[int, Tensor], ...] = ()
+
+    def take(self, positions: Sequence[int]) -> "Cells":
+        """Return the cells of some columns."""
+        if list(positions) == list(range(self.lower.shape[0])):
+            return self
+        index = torch.as_tensor(list(positions), device=self.lower.device)
+        lower = self.lower[index]
+        upper = lower if self.upper is self.lower else self.upper[index]
+        place = {p: i for i, p in enumerate(positions)}
+        intervals = tuple(place[p] for p in self.intervals if p in place)
+        sets = tuple((place[p], mask) for p, mask in self.sets if p in place)
+        return Cells(lower, upper, intervals, sets)
+
+
+@dataclass(frozen=True)
+class LeafEvaluation:
+    """Every leaf of n columns at one value per row: three logarithms from one pass, (n, B, M)."""
+
+    log_cdf: Tensor
+    log_sf: Tensor
+    log_density: Tensor
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """Cells (n, N) to which draws are confined; see `Cells` for the meaning of the bounds."""
+
+    lower: Tensor
+    upper: Tensor
+    sets: tuple[tuple[int, Tensor], ...] = ()
+
+
+class LeafFamily(nn.Module, ABC):
+    """Univariate distributions for each of D columns and M components.
+
+    To add a family, answer the methods below for any subset of its columns and list the class in
+    `leaves/columns.py`; every query, training and sampling then work with it, and the laws in
+    `tests/laws` check it once it stands in their registry.
+    """
+
+    kind: str
+    discrete: bool
+
+    @property
+    @abstractmethod
+    def size(self) -> tuple[int, int]:
+        """Number of columns D and of components M."""
+
+    @abstractmethod
+    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+        """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
+
+    @abstractmethod
+    def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
+        """Return log CDF, log survival and log density (or mass) at `x` (n, B)."""
+
+    @abstractmethod
+    def invert(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> Tensor:
+        """Return quantiles (n, B, Q) of mixtures of each column's leaves with weights (n, B, M)."""
+
+    @abstractmethod
+    def sample(
+        self,
+        components: Tensor,
+        columns: Sequence[int],
+        within: Truncation,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
+
+    @abstractmethod
+    def start(self, rows: Tensor, data: Cells, generator: torch.Generator | None = None) -> None:
+        """Set the parameters so that component k is a narrow kernel on the values `rows` (D, M)."""
+
+    @abstractmethod
+    def start_as_paper(self, generator: torch.Generator | None = None) -> None:
+        """Set the parameters as the paper's appendix does."""
+
+    @abstractmethod
+    def row_cost(self) -> int:
+        """Return the number of floats that evaluating all columns of one row holds at a time."""
+
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """Return what `__init__` needs, as JSON."""

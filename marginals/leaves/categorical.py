@@ -1,0 +1,178 @@
+"""Leaves of categorical columns: theta_kjc, the mass of category c under component k."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from marginals.leaves.base import Cells, LeafEvaluation, LeafFamily, Truncation
+from marginals.numerics import draw, log_matmul
+
+
+@final
+class CategoricalLeaves(LeafFamily):
+    """Masses of the codes 0..C_j - 1 of D columns under M components.
+
+    Codes are ordered as numbers, so that a CDF and the interval (a, b] of codes have a meaning;
+    a set of categories need not be an interval.
+
+    Args:
+        categories: the number of categories C_j of each column.
+        width: the number of components M.
+
+    >>> leaves = CategoricalLeaves(categories=[2, 3], width=4)
+    >>> leaves.evaluate(torch.tensor([[1.0], [2.0]]), columns=[0, 1]).log_cdf.exp().amin()
+    tensor(1.)
+    """
+
+    kind = "categorical"
+    discrete = True
+    absent: Tensor
+
+    def __init__(self, categories: Sequence[int], width: int) -> None:
+        super().__init__()
+        if any(c < 1 for c in categories):
+            raise ValueError(f"Expected `categories` to be at least 1; got {list(categories)}.")
+        if width < 1:
+            raise ValueError(f"Expected `width` to be at least 1; got {width}.")
+        self.categories = tuple(categories)
+        most = max(self.categories)
+        self.logits = nn.Parameter(torch.zeros(len(categories), width, most))
+        codes, counts = torch.arange(most), torch.tensor(self.categories)
+        self.register_buffer("absent", codes >= counts[:, None], persistent=False)  # (D, C)
+        self.start_as_paper()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Number of columns D and of components M."""
+        return self.logits.shape[0], self.logits.shape[1]
+
+    def config(self) -> dict[str, Any]:
+        """Return what `__init__` needs, as JSON."""
+        return {"categories": list(self.categories), "width": self.size[1]}
+
+    def extra_repr(self) -> str:
+        """Show the sizes."""
+        return f"categories={list(self.categories)}, width={self.size[1]}"
+
+    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+        """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
+        log_mass = self._log_mass(columns)
+        plain = not cells.sets and (cells.upper is cells.lower or not cells.intervals)
+        if not plain:
+            allowed = self._allowed(cells.lower, cells.upper, cells.sets, columns)
+            return log_matmul(_log_mask(allowed, log_mass.dtype), log_mass)
+        missing = cells.upper.isnan()
+        code = torch.where(missing, 0.0, cells.upper).long()
+        known = (code >= 0) & (code < self._counts(columns)) & (code == cells.upper)
+        picked = _pick(log_mass, code.clamp(0, log_mass.shape[-1] - 1))
+        picked = torch.where(known[..., None], picked, -torch.inf)
+        return torch.where(missing[..., None], 0.0, picked)
+
+    def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
+        """Return log CDF, log survival and log mass at `x` (n, B)."""
+        log_mass = self._log_mass(columns)
+        infinity = torch.full_like(x, torch.inf)
+
+        def of(lower: Tensor, upper: Tensor) -> Tensor:
+            allowed = self._allowed(lower, upper, (), columns)
+            return log_matmul(_log_mask(allowed, log_mass.dtype), log_mass)
+
+        return LeafEvaluation(of(-infinity, x), of(x, infinity), of(x, x))
+
+    @torch.no_grad()
+    def invert(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> Tensor:
+        """Return the smallest codes (n, B, Q) at which the mixtures' CDFs reach u."""
+        log_mass = self._log_mass(columns).transpose(1, 2)  # (n, C, M)
+        mixed = log_matmul(log_weights, log_mass)  # (n, B, C)
+        cumulative = mixed.double().softmax(-1).cumsum(-1)
+        # A quantile asked for at the sum of some masses must not fall past it by rounding.
+        u = log_u.double().exp() * (1 - 8 * torch.finfo(log_weights.dtype).eps)
+        code = torch.searchsorted(cumulative.contiguous(), u.contiguous())
+        return code.minimum(self._counts(columns)[..., None] - 1).to(log_weights.dtype)
+
+    def sample(
+        self,
+        components: Tensor,
+        columns: Sequence[int],
+        within: Truncation,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
+        log_mass = self._log_mass(columns)
+        rows = torch.arange(len(columns), device=log_mass.device)[:, None]
+        chosen = log_mass[rows, components]  # (n, N, C)
+        allowed = self._allowed(within.lower, within.upper, within.sets, columns)
+        code = draw(torch.where(allowed, chosen, -torch.inf), generator)
+        return code.to(within.lower.dtype)
+
+    @torch.no_grad()
+    def start(self, rows: Tensor, data: Cells, generator: torch.Generator | None = None) -> None:
+        """Mix, for component k, half of its row's category with half of the column's margin."""
+        most = self.logits.shape[-1]
+        code = torch.nan_to_num(data.upper, nan=-1.0).long()[..., None]
+        counts = (code == torch.arange(most, device=code.device)).sum(1) + 1.0  # (D, C)
+        counts = counts.masked_fill(self.absent, 0.0)
+        margin = (counts / counts.sum(-1, keepdim=True)).to(self.logits.dtype)
+        kernel = nn.functional.one_hot(rows.long().clamp(0, most - 1), most)
+        mass = 0.5 * margin[:, None] + 0.5 * kernel
+        self.logits.copy_(torch.where(self.absent[:, None], 0.0, mass.log()))
+
+    @torch.no_grad()
+    def start_as_paper(self, generator: torch.Generator | None = None) -> None:
+        """Set the logits to standard Gaussians; the paper has no categorical columns."""
+        noise = torch.randn(
+            self.logits.shape,
+            dtype=self.logits.dtype,
+            device=self.logits.device,
+            generator=generator,
+        )
+        self.logits.copy_(noise)
+
+    def row_cost(self) -> int:
+        """Return the number of floats that evaluating all columns of one row holds at a time."""
+        columns, width = self.size
+        return columns * 4 * (width + self.logits.shape[-1])
+
+    def _log_mass(self, columns: Sequence[int]) -> Tensor:
+        index = list(columns)
+        logits = self.logits[index].masked_fill(self.absent[index][:, None], -torch.inf)
+        return logits.log_softmax(-1)  # (n, M, C)
+
+    def _counts(self, columns: Sequence[int]) -> Tensor:
+        counts = [self.categories[c] for c in columns]
+        return torch.tensor(counts, device=self.logits.device)[:, None]
+
+    def _allowed(
+        self,
+        lower: Tensor,
+        upper: Tensor,
+        sets: Sequence[tuple[int, Tensor]],
+        columns: Sequence[int],
+    ) -> Tensor:
+        """Say which codes each cell admits, (n, B, C)."""
+        code = torch.arange(self.logits.shape[-1], device=lower.device)
+        low, high = lower[..., None], upper[..., None]
+        inside = torch.where(low == high, code == low, (code > low) & (code <= high))
+        allowed = inside | low.isnan()
+        for position, mask in sets:
+            padded = nn.functional.pad(mask, (0, len(code) - mask.shape[-1]))
+            allowed = allowed.index_copy(
+                0,
+                torch.tensor([position], device=lower.device),
+                (allowed[position] & padded)[None],
+            )
+        return allowed & ~self.absent[list(columns)][:, None]
+
+
+def _log_mask(allowed: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.where(allowed, 0.0, -torch.inf).to(dtype)
+
+
+def _pick(log_mass: Tensor, code: Tensor) -> Tensor:
+    """Gather (n, M, C) at codes (n, B) into (n, B, M)."""
+    rows = torch.arange(len(code), device=code.device)[:, None]
+    return log_mass.transpose(1, 2)[rows, code]

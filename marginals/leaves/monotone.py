@@ -1,0 +1,126 @@
+"""The monotone network z(x) of the paper's leaves, as pure functions of its parameters.
+
+Hidden units come first in every shape: the sum over a handful of units then runs over whole,
+contiguous slices. The trailing dims of the parameters only need to broadcast against x, so the same
+code serves all leaves at once, (n, B, M), and one chosen leaf per cell, (n, N).
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from marginals.numerics import log_softplus
+
+
+@dataclass(frozen=True)
+class Layer:
+    """An affine map with nonnegative weights: `weight` (R, S, ...), from S to R units.
+
+    `relative` is `weight` over its largest entry, whose logarithm is `log_scale`: the slope of a
+    nearly flat network is a product of tiny numbers that would underflow.
+    """
+
+    weight: Tensor
+    relative: Tensor
+    log_scale: Tensor
+    bias: Tensor
+
+
+@dataclass(frozen=True)
+class Network:
+    """Layers and, after each but the last, the gates `a` and `1 + a` of h + a tanh(h)."""
+
+    layers: tuple[Layer, ...]
+    gates: tuple[tuple[Tensor, Tensor], ...]
+
+
+def make_layer(raw: Tensor, bias: Tensor, beta: float = 10.0) -> Layer:
+    """Constrain raw weights (R, S, ...) to be positive by a softplus, the paper's with beta 10."""
+    log_weight = log_softplus(raw, beta)
+    log_scale = log_weight.detach().amax((0, 1))
+    return Layer(log_weight.exp(), (log_weight - log_scale).exp(), log_scale, bias)
+
+
+def make_gate(raw: Tensor) -> tuple[Tensor, Tensor]:
+    """Constrain raw gates to (-1, 1), and give 1 + a without cancellation near -1."""
+    return torch.tanh(raw), 2 * torch.sigmoid(2 * raw)
+
+
+def value_and_slope(network: Network, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return z(x) and log z'(x)."""
+    value, slope = x[None], None
+    for layer, (gate, one_plus_gate) in zip(network.layers, network.gates, strict=False):
+        h = _affine(layer, value)
+        t = torch.tanh(h)
+        value = h + gate * t
+        # 1 + a (1 - t^2), written so that both terms are nonnegative when a is near -1.
+        bend = one_plus_gate - gate * t * t
+        slope = bend * (layer.relative[:, 0] if slope is None else _mix(layer.relative, slope))
+    last = network.layers[-1]
+    assert slope is not None
+    log_slope = _mix(last.relative, slope)[0].log()
+    return _affine(last, value)[0], log_slope + sum(layer.log_scale for layer in network.layers)
+
+
+def value(network: Network, x: Tensor) -> Tensor:
+    """Return z(x)."""
+    out = x[None]
+    for layer, (gate, _) in zip(network.layers, network.gates, strict=False):
+        h = _affine(layer, out)
+        out = h + gate * torch.tanh(h)
+    return _affine(network.layers[-1], out)[0]
+
+
+def values_and_gap(network: Network, x: Tensor, width: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return z(x), z(x + width) and their difference, which is carried along, not subtracted.
+
+    A narrow interval keeps its relative precision this way, however far out it lies:
+    tanh b - tanh a = tanh(b - a) (1 - tanh a tanh b).
+    """
+    low, gap = x[None], width[None]
+    high = low + gap
+    for layer, (gate, one_plus_gate) in zip(network.layers, network.gates, strict=False):
+        low, high, gap = _affine(layer, low), _affine(layer, high), _mix(layer.weight, gap)
+        t_low, t_high = torch.tanh(low), torch.tanh(high)
+        t_gap = torch.tanh(gap) * (1 - t_low * t_high)
+        low, high = low + gate * t_low, high + gate * t_high
+        gap = (gap - t_gap) + one_plus_gate * t_gap
+    last = network.layers[-1]
+    gap = _mix(last.weight, gap)[0].clamp_min(0)
+    return _affine(last, low)[0], _affine(last, high)[0], gap
+
+
+def bracket(network: Network, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Return numbers between which the solution of z(x) = target lies.
+
+    Without its tanh terms the network is a line, and they move it by at most a constant:
+    |z(x) - (slope x + offset)| <= spread.
+    """
+    slope = torch.ones_like(network.layers[0].bias[:1])
+    offset, spread = torch.zeros_like(slope), torch.zeros_like(slope)
+    for i, layer in enumerate(network.layers):
+        slope = _mix(layer.weight, slope)
+        offset = _affine(layer, offset)
+        spread = _mix(layer.weight, spread)
+        if i < len(network.gates):
+            spread = spread + network.gates[i][0].abs()
+    middle = target - offset[0]
+    # A little wider than proven, for the rounding of the bounds themselves.
+    margin = spread[0] * 1.001 + 1e-3 * (1 + middle.abs())
+    # A slope that underflows leaves the whole line of floats as the bracket.
+    limit = torch.finfo(target.dtype).max / 4
+    low, high = (middle - margin) / slope[0], (middle + margin) / slope[0]
+    return low.clamp(-limit, limit), high.clamp(-limit, limit)
+
+
+def _affine(layer: Layer, x: Tensor) -> Tensor:
+    return _mix(layer.weight, x) + layer.bias
+
+
+def _mix(weight: Tensor, x: Tensor) -> Tensor:
+    """Sum over the S incoming units one by one: (R, S, ...) and (S, ...) to (R, ...)."""
+    total = weight[:, 0] * x[0]
+    for i in range(1, weight.shape[1]):
+        total = total + weight[:, i] * x[i]
+    return total

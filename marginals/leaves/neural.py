@@ -1,0 +1,334 @@
+"""The paper's leaves: phi_kj = sigmoid of a small monotone network of its own."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from marginals.leaves.base import Cells, LeafEvaluation, LeafFamily, Truncation
+from marginals.leaves.monotone import (
+    Network,
+    bracket,
+    make_gate,
+    make_layer,
+    value,
+    value_and_slope,
+    values_and_gap,
+)
+from marginals.numerics import (
+    invert_monotone,
+    log_sigmoid_density,
+    log_sigmoid_interval,
+    logit_of_interval,
+    logsumexp,
+)
+
+_BETA = 10.0  # of the weights' softplus, as in the paper
+
+
+@final
+class NeuralLeaves(LeafFamily):
+    r"""Univariate CDFs :math:`\varphi_{kj}(x) = \sigma(z_{kj}(x))` for D columns and M components.
+
+    z is a network of `depth` hidden layers of `hidden` units with nonnegative weights and
+    activations :math:`h + a \tanh h`, |a| < 1, of the column scaled to (x - location) / scale.
+
+    Args:
+        columns: the number of columns D.
+        width: the number of components M.
+        depth: the number of hidden layers, at least 1.
+        hidden: the number of units R of each.
+
+    >>> leaves = NeuralLeaves(columns=2, width=4)
+    >>> out = leaves.evaluate(torch.zeros(2, 5), columns=[0, 1])
+    >>> out.log_density.shape
+    torch.Size([2, 5, 4])
+    """
+
+    kind = "neural"
+    discrete = False
+    location: Tensor
+    scale: Tensor
+
+    def __init__(self, columns: int, width: int, depth: int = 1, hidden: int = 3) -> None:
+        super().__init__()
+        for name, number in [("columns", columns), ("width", width), ("depth", depth)]:
+            if number < 1:
+                raise ValueError(f"Expected `{name}` to be at least 1; got {number}.")
+        if hidden < 1:
+            raise ValueError(f"Expected `hidden` to be at least 1; got {hidden}.")
+        self.depth, self.hidden = depth, hidden
+        sizes = [1, *[hidden] * depth, 1]
+        cells = (columns, width)
+        self.weights = nn.ParameterList(
+            nn.Parameter(torch.zeros(out, into, *cells))
+            for into, out in zip(sizes[:-1], sizes[1:], strict=True)
+        )
+        self.biases = nn.ParameterList(nn.Parameter(torch.zeros(n, *cells)) for n in sizes[1:])
+        self.gates = nn.ParameterList(
+            nn.Parameter(torch.zeros(hidden, *cells)) for _ in range(depth)
+        )
+        self.register_buffer("location", torch.zeros(columns))
+        self.register_buffer("scale", torch.ones(columns))
+        self.start_as_paper()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Number of columns D and of components M."""
+        return self.biases[0].shape[1], self.biases[0].shape[2]
+
+    def config(self) -> dict[str, Any]:
+        """Return what `__init__` needs, as JSON."""
+        columns, width = self.size
+        return {"columns": columns, "width": width, "depth": self.depth, "hidden": self.hidden}
+
+    def extra_repr(self) -> str:
+        """Show the sizes."""
+        return ", ".join(f"{key}={number}" for key, number in self.config().items())
+
+    # Values -----------------------------------------------------------------------------------
+
+    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+        """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
+        exact = self._log_density(cells.upper, columns)
+        missing = cells.upper.isnan()[..., None]
+        if cells.upper is cells.lower or not cells.intervals:
+            return torch.where(missing, 0.0, exact)
+        rows = list(cells.intervals)
+        chosen = [columns[i] for i in rows]
+        lower, upper = cells.lower[rows], cells.upper[rows]
+        mass = self.log_interval(lower, upper, chosen)
+        mixed = torch.where((lower < upper)[..., None], mass, exact[rows])
+        if len(rows) == len(columns):
+            return torch.where(missing, 0.0, mixed)
+        index = torch.as_tensor(rows, device=exact.device)
+        return torch.where(missing, 0.0, exact.index_copy(0, index, mixed))
+
+    def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
+        """Return log CDF, log survival and log density at `x` (n, B)."""
+        z, log_slope = self.value_and_slope(x[..., None], columns)
+        log_cdf, log_sf = F.logsigmoid(z), F.logsigmoid(-z)
+        return LeafEvaluation(log_cdf, log_sf, log_slope + log_cdf + log_sf)
+
+    def value_and_slope(self, x: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return z and log z' at `x` (n, B, 1) or, a value per component, (n, B, M)."""
+        location, scale = self._scaling(columns, x)
+        inside = _finite((x - location) / scale).to(self._dtype)
+        z, log_slope = value_and_slope(self._network(columns), inside)
+        return torch.where(x.isinf(), x.to(z.dtype), z), log_slope - scale.log().to(z.dtype)
+
+    def log_interval(self, lower: Tensor, upper: Tensor, columns: Sequence[int]) -> Tensor:
+        """Return log(phi(upper) - phi(lower)) for bounds (n, B), or (n, B, M) one per component.
+
+        Cells whose bounds are not in order get an arbitrary finite number.
+        """
+        if lower.ndim == 2:
+            lower, upper = lower[..., None], upper[..., None]
+        location, scale = self._scaling(columns, lower)
+        real = lower < upper
+        # A bound at infinity is set aside and put back on the network's output.
+        low_open, high_open = lower.isinf(), upper.isinf()
+        anchor = torch.where(low_open, upper, lower)
+        start = _finite((anchor - location) / scale).to(self._dtype)
+        width = _finite((upper - lower) / scale).to(self._dtype)
+        width = torch.where(real & ~low_open & ~high_open, width, 1.0)
+        low, high, gap = values_and_gap(self._network(columns), start, width)
+        high = torch.where(low_open, low, high)
+        low = torch.where(low_open, -torch.inf, low)
+        high = torch.where(high_open, torch.inf, high)
+        gap = torch.where(low_open | high_open, torch.inf, gap)
+        return log_sigmoid_interval(low, high, gap)
+
+    def _log_density(self, x: Tensor, columns: Sequence[int]) -> Tensor:
+        return log_sigmoid_density(*self.value_and_slope(x[..., None], columns))
+
+    # Quantiles and draws ----------------------------------------------------------------------
+
+    @torch.no_grad()
+    def invert(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> Tensor:
+        """Return quantiles (n, B, Q) of mixtures of each column's leaves with weights (n, B, M)."""
+        target = (log_u - log_1mu).flatten(1)  # (n, B Q), the logit of u
+        weights = log_weights.repeat_interleave(log_u.shape[-1], 1)  # (n, B Q, M)
+        network = self._network(columns)
+        low, high = bracket(network, target[..., None])  # (n, B Q, M)
+        # The mixture's quantile lies between those of the components that have any weight.
+        alive = weights > -torch.inf
+        low = torch.where(alive, low, torch.inf).amin(-1)
+        high = torch.where(alive, high, -torch.inf).amax(-1)
+
+        def logit_and_slope(x: Tensor) -> tuple[Tensor, Tensor]:
+            z, log_slope = value_and_slope(network, x[..., None])
+            log_cdf = logsumexp(weights + F.logsigmoid(z))
+            log_sf = logsumexp(weights + F.logsigmoid(-z))
+            log_density = logsumexp(weights + log_sigmoid_density(z, log_slope))
+            return log_cdf - log_sf, (log_density - log_cdf - log_sf).exp()
+
+        x = invert_monotone(logit_and_slope, target, low, high)
+        location, scale = self._scaling(columns, x)
+        return (x * scale + location).reshape(log_u.shape)
+
+    def sample(
+        self,
+        components: Tensor,
+        columns: Sequence[int],
+        within: Truncation,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
+        u = torch.rand(
+            components.shape, dtype=torch.float64, device=components.device, generator=generator
+        )
+        # The open unit interval: 0 would be the leaf's end at minus infinity.
+        u = u.clamp_min(torch.finfo(torch.float64).tiny)
+        return self.invert_chosen(u.log(), torch.log1p(-u), components, columns, within)
+
+    @torch.no_grad()
+    def invert_chosen(
+        self,
+        log_u: Tensor,
+        log_1mu: Tensor,
+        components: Tensor,
+        columns: Sequence[int],
+        within: Truncation,
+    ) -> Tensor:
+        """Invert one leaf per cell (n, N) at u, within its bounds."""
+        network = self._network(columns, components)
+        location, scale = (t[list(columns)][:, None] for t in (self.location, self.scale))
+        missing, exact = within.lower.isnan(), within.lower == within.upper
+        lower = torch.where(missing | exact, -torch.inf, (within.lower - location) / scale)
+        upper = torch.where(missing | exact, torch.inf, (within.upper - location) / scale)
+        lower, upper = lower.to(self._dtype), upper.to(self._dtype)
+        low = torch.where(lower.isinf(), lower, value(network, _finite(lower)))
+        high = torch.where(upper.isinf(), upper, value(network, _finite(upper)))
+        _, _, gap = values_and_gap(network, _finite(lower), _finite(upper - lower))
+        gap = torch.where(lower.isinf() | upper.isinf(), torch.inf, gap)
+        target = logit_of_interval(
+            F.logsigmoid(low),
+            F.logsigmoid(-high),
+            log_sigmoid_interval(low, high, gap),
+            log_u.to(self._dtype),
+            log_1mu.to(self._dtype),
+        )
+
+        def z_and_slope(x: Tensor) -> tuple[Tensor, Tensor]:
+            z, log_slope = value_and_slope(network, x)
+            return z, log_slope.exp()
+
+        x = invert_monotone(z_and_slope, target, *bracket(network, target))
+        x = (x * scale + location).to(within.lower.dtype)
+        x = torch.where(missing, x, x.clamp(within.lower, within.upper))
+        return torch.where(exact, within.lower, x)
+
+    # Starting points --------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def start(
+        self,
+        rows: Tensor,
+        data: Cells,
+        generator: torch.Generator | None = None,
+        bandwidth: float = 0.25,
+    ) -> None:
+        """Put component k on the values `rows` (D, M) as a kernel of the given bandwidth.
+
+        The scale of each column is the standard deviation of its data; the bandwidth is in its
+        units, and is that of a logistic density: the network starts as z = (x - row) / bandwidth
+        up to the noise in its gates and biases that lets the units part.
+        """
+        self.location.copy_(_centre(data))
+        self.scale.copy_(_spread(data))
+        centres = ((rows - self.location[:, None]) / self.scale[:, None]).to(self._dtype)
+        # Every layer multiplies the slope by (units in) x (weight): share it out evenly.
+        slope = (1 / bandwidth) ** (1 / len(self.weights))
+        for weight in self.weights:
+            weight.copy_(torch.as_tensor(_inverse_softplus(slope / weight.shape[1])))
+            weight.add_(0.05 * _normal(weight, generator))
+        for gate in self.gates:
+            gate.copy_(0.25 * _normal(gate, generator))
+        for bias in self.biases:
+            bias.zero_()
+        first = make_layer(self.weights[0], self.biases[0], _BETA).weight[:, 0]
+        self.biases[0].copy_(0.5 * _normal(self.biases[0], generator) - first * centres)
+        # Now move each leaf so that its median is the row's value again.
+        columns = range(self.size[0])
+        z = value(self._network(columns), centres[:, None])[:, 0]
+        self.biases[-1][0].sub_(z)
+
+    @torch.no_grad()
+    def start_as_paper(self, generator: torch.Generator | None = None) -> None:
+        """Set the parameters as the paper's appendix does: biases 0, the rest Gaussian."""
+        for weight in self.weights:
+            weight.copy_(_normal(weight, generator) / math.sqrt(weight.shape[1]))
+        for gate in self.gates:
+            gate.copy_(_normal(gate, generator))
+        for bias in self.biases:
+            bias.zero_()
+
+    def row_cost(self) -> int:
+        """Return the number of floats that evaluating all columns of one row holds at a time."""
+        columns, width = self.size
+        return columns * width * (6 * self.hidden + 8)
+
+    # Parts ------------------------------------------------------------------------------------
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return self.biases[0].dtype
+
+    def _scaling(self, columns: Sequence[int], x: Tensor) -> tuple[Tensor, Tensor]:
+        shape = (-1, *[1] * (x.ndim - 1))
+        index = list(columns)
+        return self.location[index].reshape(shape), self.scale[index].reshape(shape)
+
+    def _network(self, columns: Sequence[int], components: Tensor | None = None) -> Network:
+        """Constrain the parameters: all leaves (..., n, 1, M), or one per cell (..., n, N)."""
+        every = list(columns) == list(range(self.size[0]))
+        index = torch.as_tensor(list(columns), device=self.location.device)
+
+        def pick(raw: Tensor) -> Tensor:
+            if components is None:
+                return (raw if every else raw[..., index, :])[..., None, :]
+            return raw[..., index[:, None], components]
+
+        weights = [pick(raw) for raw in self.weights]
+        biases = [pick(raw) for raw in self.biases]
+        return Network(
+            tuple(make_layer(w, b, _BETA) for w, b in zip(weights, biases, strict=True)),
+            tuple(make_gate(pick(raw)) for raw in self.gates),
+        )
+
+
+def _finite(x: Tensor) -> Tensor:
+    """Replace NaN and infinities by 0: their cells are decided elsewhere, with a clean gradient."""
+    return torch.where(x.isfinite(), x, 0.0)
+
+
+def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    return torch.randn(like.shape, dtype=like.dtype, device=like.device, generator=generator)
+
+
+def _inverse_softplus(y: float) -> float:
+    return (_BETA * y + math.log(-math.expm1(-_BETA * y))) / _BETA
+
+
+def _midpoints(data: Cells) -> Tensor:
+    """Return one number per cell: the middle of an interval, its finite end if one is open."""
+    lower, upper = data.lower, data.upper
+    middle = torch.where(lower.isinf(), upper, torch.where(upper.isinf(), lower, lower / 2 + upper / 2))
+    return torch.where(middle.isinf(), torch.nan, middle)
+
+
+def _centre(data: Cells) -> Tensor:
+    return torch.nan_to_num(_midpoints(data).nanmean(1))
+
+
+def _spread(data: Cells) -> Tensor:
+    x = _midpoints(data)
+    scale = (x - x.nanmean(1, keepdim=True)).square().nanmean(1).sqrt()
+    # A constant or empty column has no scale of its own.
+    return torch.where(scale.isfinite() & (scale > 0), scale, 1.0)

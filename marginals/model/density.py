@@ -1,0 +1,248 @@
+"""The abstract density: every query, written once in terms of the log value of evidence."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from marginals.model.evidence import Evidence, as_evidence
+from marginals.model.univariate import Univariates
+
+if TYPE_CHECKING:
+    from marginals.model.distribution import DensityDistribution
+    from marginals.model.view import View
+
+# Floats that a batch of rows may hold at a time: past a few dozen MiB, larger batches gain nothing
+# on a CPU; a GPU wants more work per kernel.
+_CPU_FLOATS, _GPU_FLOATS = 1 << 23, 1 << 28
+
+
+class Density(nn.Module, ABC):
+    """A joint distribution of D columns that can be asked anything.
+
+    A query gives each cell an exact value, an interval or nothing. To add a density, answer the
+    abstract methods; all queries below, the views and the tasks then work with it.
+    """
+
+    @property
+    @abstractmethod
+    def columns(self) -> int:
+        """Number of columns D."""
+
+    @property
+    @abstractmethod
+    def categories(self) -> tuple[int | None, ...]:
+        """The number of categories of each column, None for a continuous one."""
+
+    @abstractmethod
+    def contract(self, evidence: Evidence) -> Tensor:
+        """Return the log value of each row of evidence, (B,), in one go."""
+
+    @abstractmethod
+    def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
+        """Return p(x_j | what is known of the other columns) for columns j, all by default."""
+
+    @abstractmethod
+    def sample_rows(
+        self, given: Evidence, draws: int, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Draw `draws` complete rows for each row of evidence, (B, S, D)."""
+
+    @abstractmethod
+    def row_cost(self) -> int:
+        """Return the number of floats that the contraction of one row holds at a time."""
+
+    # Every query ------------------------------------------------------------------------------
+
+    def log_value(self, evidence: Any) -> Tensor:
+        """Return the log density of the exact cells and probability of the others, (B,)."""
+        evidence = self.checked(evidence)
+        return in_batches(self.contract, evidence, self.rows_at_once())
+
+    def logpdf(
+        self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None
+    ) -> Tensor:
+        """Return the log density of `columns` (all by default) at `x` (..., n), given evidence.
+
+        A NaN in `x` marginalises its cell.
+        """
+        flat, shape = _flat(x)
+        return self._conditional(Evidence.exact(flat, columns), given).reshape(shape)
+
+    def logcdf(
+        self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None
+    ) -> Tensor:
+        """Return the log of P(every X_j <= x_j), (...)."""
+        return self.logprob(torch.full_like(x, -torch.inf), x, columns, given)
+
+    def logsf(
+        self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None
+    ) -> Tensor:
+        """Return the log of P(every X_j > x_j), (...)."""
+        return self.logprob(x, torch.full_like(x, torch.inf), columns, given)
+
+    def logprob(
+        self,
+        lower: Tensor,
+        upper: Tensor,
+        columns: Sequence[int] | None = None,
+        given: Any = None,
+    ) -> Tensor:
+        """Return the log of P(every lower_j < X_j <= upper_j) for bounds (..., n)."""
+        lower, upper = torch.broadcast_tensors(lower, upper)
+        (low, shape), (high, _) = _flat(lower), _flat(upper)
+        absent = low.isnan() | high.isnan()
+        empty = (low >= high) & ~absent
+        if bool((low > high).any()):
+            Evidence.interval(low, high, columns)  # raises, naming the cell
+        # A box without width has no mass: the point itself would be read as an exact value.
+        box = Evidence.interval(low, torch.where(empty, torch.inf, high), columns)
+        out = self._conditional(box, given)
+        return torch.where(empty.any(-1), -torch.inf, out).reshape(shape)
+
+    def pdf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
+        """Return the density; see `logpdf`."""
+        return self.logpdf(x, columns, given).exp()
+
+    def cdf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
+        """Return the joint CDF; see `logcdf`."""
+        return self.logcdf(x, columns, given).exp()
+
+    def sf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
+        """Return the joint survival function; see `logsf`."""
+        return self.logsf(x, columns, given).exp()
+
+    def prob(
+        self,
+        lower: Tensor,
+        upper: Tensor,
+        columns: Sequence[int] | None = None,
+        given: Any = None,
+    ) -> Tensor:
+        """Return the probability of boxes; see `logprob`."""
+        return self.logprob(lower, upper, columns, given).exp()
+
+    def ppf(self, u: Tensor | float, column: int, given: Any = None) -> Tensor:
+        """Return the quantiles of one column at levels `u` (...), given evidence.
+
+        One row of evidence gives the shape of `u`; B rows give (B, ...).
+        """
+        known = self.checked(Evidence.nothing() if given is None else given)
+        if column in known.columns:
+            raise ValueError(
+                f"Expected `column` and `given` to be disjoint; got column {column} in both. "
+                "Leave it out of `given`."
+            )
+        self._value_of_given(known)
+        levels = torch.as_tensor(u, device=known.lower.device)
+        levels = levels if levels.is_floating_point() else levels.double()
+
+        def solve(part: Evidence) -> Tensor:
+            grid = levels.reshape(-1, 1, 1).expand(-1, len(part), 1)
+            return self.univariates(part, [column]).ppf(grid)[..., 0].T  # (B, Q)
+
+        size = max(1, self.rows_at_once() // max(1, levels.numel()))
+        out = in_batches(solve, known, size)
+        return out.reshape(levels.shape if len(known) == 1 else (len(known), *levels.shape))
+
+    def sample(
+        self, draws: int, given: Any = None, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Draw complete rows: (S, D) for none or one row of evidence, (B, S, D) for B rows."""
+        if draws < 0:
+            raise ValueError(f"Expected `draws` to be at least 0; got {draws}.")
+        known = self.checked(Evidence.nothing() if given is None else given)
+        self._value_of_given(known)
+        out = self.sample_rows(known, draws, generator)
+        return out[0] if len(known) == 1 else out
+
+    # Views ------------------------------------------------------------------------------------
+
+    def marginal(self, columns: Sequence[int]) -> "View":
+        """Return the distribution of some columns, which are then called 0, 1, ..."""
+        from marginals.model.view import View
+
+        return View(self, columns)
+
+    def condition(self, given: Any) -> "View":
+        """Return the distribution of the other columns given evidence, then called 0, 1, ..."""
+        from marginals.model.view import View
+
+        known = as_evidence(given)
+        rest = [c for c in range(self.columns) if c not in known.columns]
+        return View(self, rest, known)
+
+    def distribution(self, given: Any = None) -> "DensityDistribution":
+        """Return a `torch.distributions.Distribution` of the columns that are not given."""
+        from marginals.model.distribution import DensityDistribution
+
+        return DensityDistribution(self if given is None else self.condition(given))
+
+    # Parts ------------------------------------------------------------------------------------
+
+    def checked(self, evidence: Any) -> Evidence:
+        """Check that the evidence speaks of this density's columns, and bring it to its device."""
+        known = as_evidence(evidence)
+        for column in known.columns:
+            if not 0 <= column < self.columns:
+                raise ValueError(
+                    f"Expected columns between 0 and {self.columns - 1}; got {column}."
+                )
+        self._check_categories(known)
+        parameter = next(self.parameters(), None)
+        return known if parameter is None else known.to(parameter.device)
+
+    def _check_categories(self, known: Evidence) -> None:
+        for column in known.sets:
+            count = self.categories[column]
+            if count is None:
+                raise ValueError(
+                    f"Expected a number or an interval for continuous column {column}; got a set."
+                )
+            if known.sets[column].shape[-1] > count:
+                raise ValueError(
+                    f"Expected codes 0..{count - 1} for column {column}; got a set with code "
+                    f"{known.sets[column].shape[-1] - 1}."
+                )
+
+    def rows_at_once(self) -> int:
+        """Return how many rows are contracted at a time, by the memory they take."""
+        parameter = next(self.parameters(), None)
+        on_gpu = parameter is not None and parameter.is_cuda
+        return max(1, (_GPU_FLOATS if on_gpu else _CPU_FLOATS) // max(1, self.row_cost()))
+
+    def _conditional(self, of: Evidence, given: Any) -> Tensor:
+        if given is None:
+            return self.log_value(of)
+        known = self.checked(given)
+        base = self._value_of_given(known)
+        joint = self.checked(of).join(known)
+        return self.log_value(joint) - base
+
+    def _value_of_given(self, known: Evidence) -> Tensor:
+        if not known.columns:
+            return known.lower.new_zeros(len(known))
+        value = self.log_value(known)
+        impossible = ~(value > -torch.inf)
+        if bool(impossible.any()):
+            raise ValueError(
+                "Expected `given` to have positive probability; got none in row "
+                f"{int(impossible.nonzero()[0])}. Condition on an event that can happen."
+            )
+        return value
+
+
+def in_batches(function: Callable[[Evidence], Tensor], evidence: Evidence, size: int) -> Tensor:
+    """Apply a function of evidence to batches of its rows, and put the answers together."""
+    if len(evidence) <= size:
+        return function(evidence)
+    return torch.cat([function(part) for part in evidence.batches(size)])
+
+
+def _flat(x: Tensor) -> tuple[Tensor, torch.Size]:
+    """View (..., n) as rows."""
+    if x.ndim == 0:
+        raise ValueError("Expected an array whose last dim runs over columns; got a scalar.")
+    return x.reshape(-1, x.shape[-1]), x.shape[:-1]

@@ -1,0 +1,141 @@
+"""The paper's model: leaves contracted with a tensor."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from marginals.leaves import Cells, Leaves
+from marginals.model.density import Density
+from marginals.model.evidence import Evidence
+from marginals.model.univariate import LeafMixtures
+from marginals.tensors import ComponentTensor
+from marginals.tensors.base import LeafValues
+
+
+@final
+class TensorDensity(Density):
+    r"""The marginalizable density :math:`F(x) = \langle A, \prod_j \varphi_{k_j j}(x_j) \rangle`.
+
+    Args:
+        leaves: the univariate families of all columns.
+        tensor: the weights over their components.
+
+    >>> from marginals.leaves import NeuralLeaves
+    >>> from marginals.tensors import CPTensor
+    >>> model = TensorDensity(Leaves([NeuralLeaves(2, 8)], [(0, 1)]), CPTensor(2, 8))
+    >>> model.logpdf(torch.zeros(5, 2)).shape
+    torch.Size([5])
+    """
+
+    def __init__(self, leaves: Leaves, tensor: ComponentTensor) -> None:
+        super().__init__()
+        if (leaves.columns, leaves.width) != tensor.size:
+            raise ValueError(
+                "Expected leaves and tensor to have the same columns and width; got "
+                f"{(leaves.columns, leaves.width)} and {tensor.size}."
+            )
+        self.leaves, self.tensor = leaves, tensor
+
+    @property
+    def columns(self) -> int:
+        """Number of columns D."""
+        return self.leaves.columns
+
+    @property
+    def categories(self) -> tuple[int | None, ...]:
+        """The number of categories of each column, None for a continuous one."""
+        return tuple(self.leaves.categories(c) for c in range(self.columns))
+
+    def contract(self, evidence: Evidence) -> Tensor:
+        """Return the log value of each row of evidence, (B,), in one go."""
+        if not evidence.columns:
+            return self._zeros(len(evidence))
+        return self.tensor.log_value(self._values(evidence, evidence.columns))
+
+    def univariates(
+        self, given: Any = None, columns: Sequence[int] | None = None
+    ) -> LeafMixtures:
+        """Return p(x_j | what is known of the other columns) for columns j, all by default."""
+        known = self.checked(Evidence.nothing() if given is None else given)
+        asked = tuple(range(self.columns)) if columns is None else tuple(columns)
+        values = self._values(known, sorted({*known.columns, *asked}))
+        outside = self.tensor.log_outside(values)
+        place = {column: i for i, column in enumerate(values.columns)}
+        index = torch.tensor([place[c] for c in asked], device=outside.device)
+        return LeafMixtures(self.leaves, asked, outside[index])
+
+    def sample_rows(
+        self, given: Evidence, draws: int, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Draw `draws` complete rows for each row of evidence, (B, S, D)."""
+        with torch.no_grad():
+            return sample_in_batches(self._sample_some, given, draws, self._draw_cost(), generator)
+
+    def row_cost(self) -> int:
+        """Return the number of floats that the contraction of one row holds at a time."""
+        return self.leaves.row_cost()
+
+    def config(self) -> dict[str, Any]:
+        """Return what rebuilds the model, as JSON."""
+        return {
+            "leaves": self.leaves.config(),
+            "tensor": {"kind": self.tensor.kind, **self.tensor.config()},
+        }
+
+    def _values(self, evidence: Evidence, columns: Sequence[int]) -> LeafValues:
+        """Evaluate the leaves of what is known; columns beyond that are missing, log value 0."""
+        order = self.tensor.order(columns)
+        known = [c for c in order if c in evidence.columns]
+        if not known:
+            zeros = self._zeros(len(order), len(evidence), self.leaves.width)
+            return LeafValues(order, zeros)
+        values = self.leaves.log_values(evidence.cells(known), known)
+        if len(known) < len(order):
+            index = [i for i, c in enumerate(order) if c in evidence.columns]
+            zeros = values.new_zeros(len(order), *values.shape[1:])
+            values = zeros.index_copy(0, torch.tensor(index, device=values.device), values)
+        return LeafValues(order, values)
+
+    def _sample_some(
+        self, given: Evidence, draws: int, generator: torch.Generator | None
+    ) -> Tensor:
+        """Draw components down the tensor, then one leaf per cell, (B, S, D)."""
+        values = self._values(given, range(self.columns))
+        components = self.tensor.sample(values, draws, generator).flatten(1)  # (D, B S)
+        cells = _repeated(given.cells(values.columns), draws)
+        drawn = self.leaves.sample(components, values.columns, cells, generator)
+        back = torch.tensor(values.columns, device=drawn.device).argsort()
+        return drawn[back].T.reshape(len(given), draws, self.columns)
+
+    def _draw_cost(self) -> int:
+        # Inversion holds some twenty numbers per hidden unit of the chosen leaves.
+        return self.tensor.draw_cost() + 20 * self.leaves.row_cost() // self.leaves.width
+
+    def _zeros(self, *shape: int) -> Tensor:
+        parameter = next(self.parameters())
+        return parameter.new_zeros(*shape)
+
+
+def sample_in_batches(
+    sample: Any, given: Evidence, draws: int, cost: int, generator: torch.Generator | None
+) -> Tensor:
+    """Draw for batches of rows, and for one row in batches of draws, (B, S, D)."""
+    most = max(1, (1 << 24) // cost)
+    if len(given) == 1:
+        sizes = [most] * (draws // most) + ([draws % most] if draws % most or not draws else [])
+        return torch.cat([sample(given, size, generator) for size in sizes], dim=1)
+    rows = max(1, most // max(1, draws))
+    return torch.cat([sample(part, draws, generator) for part in given.batches(rows)])
+
+
+def _repeated(cells: Cells, draws: int) -> Cells:
+    """Repeat each row once per draw."""
+    lower = cells.lower.repeat_interleave(draws, 1)
+    upper = lower if cells.upper is cells.lower else cells.upper.repeat_interleave(draws, 1)
+    sets = tuple(
+        (position, mask if len(mask) == 1 else mask.repeat_interleave(draws, 0))
+        for position, mask in cells.sets
+    )
+    return Cells(lower, upper, cells.intervals, sets)

@@ -1,0 +1,174 @@
+"""Univariate conditionals of many columns and rows at once."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import final
+
+import torch
+from torch import Tensor
+
+from marginals.leaves import LeafEvaluation, Leaves
+from marginals.numerics import invert_monotone, logsumexp
+
+
+class Univariates(ABC):
+    """The distributions p(x_j | evidence_b) of n columns j and B rows of evidence b.
+
+    Values have shape (..., B, n), like the batch of a torch distribution.
+    """
+
+    columns: tuple[int, ...]
+    log_evidence: Tensor
+    """The log value of what is known of the other columns, (B, n)."""
+    discrete: tuple[bool, ...]
+
+    @abstractmethod
+    def evaluate(self, x: Tensor) -> LeafEvaluation:
+        """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
+
+    @abstractmethod
+    def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
+        """Return quantiles for log u and log(1 - u), (..., B, n)."""
+
+    def logpdf(self, x: Tensor) -> Tensor:
+        """Return the log density (the log mass of a category) at `x` (..., B, n)."""
+        return self.evaluate(x).log_density
+
+    def logcdf(self, x: Tensor) -> Tensor:
+        """Return the log CDF at `x` (..., B, n)."""
+        return self.evaluate(x).log_cdf
+
+    def logsf(self, x: Tensor) -> Tensor:
+        """Return the log survival function at `x` (..., B, n)."""
+        return self.evaluate(x).log_sf
+
+    def ppf(self, u: Tensor) -> Tensor:
+        """Return the quantiles at `u` (..., B, n), 0 < u < 1."""
+        if bool(((u <= 0) | (u >= 1) | u.isnan()).any()):
+            raise ValueError(
+                f"Expected `u` to lie between 0 and 1; got {float(u.min())} to {float(u.max())}. "
+                "Every leaf reaches to infinity at 0 and 1."
+            )
+        x = self.quantile(u.double().log(), torch.log1p(-u.double()))
+        return self._with_gradient(x, u) if torch.is_grad_enabled() else x
+
+    def _with_gradient(self, x: Tensor, u: Tensor) -> Tensor:
+        """Attach the implicit gradient: F(x) = u gives dx = (du - dF) / p(x)."""
+        at = self.evaluate(x)
+        if not (at.log_cdf.requires_grad or u.requires_grad):
+            return x
+        change = (u - at.log_cdf.exp()) / at.log_density.detach().exp()
+        continuous = ~torch.tensor(self.discrete, device=x.device)
+        return x + torch.where(continuous, change - change.detach(), 0.0).to(x.dtype)
+
+
+@final
+class LeafMixtures(Univariates):
+    """Mixtures of each column's leaves: p(x_j | e_b) = sum_k w_kjb phi'_kj(x_j).
+
+    Args:
+        leaves: the leaves of the table.
+        columns: the n columns.
+        log_weights: log w up to a constant for each column and row, (n, B, M); their sums are
+            the log value of the evidence.
+    """
+
+    def __init__(self, leaves: Leaves, columns: Sequence[int], log_weights: Tensor) -> None:
+        self.leaves, self.columns = leaves, tuple(columns)
+        total = logsumexp(log_weights)  # (n, B)
+        self.log_evidence = total.T
+        self.log_weights = log_weights - total[..., None]
+        self.discrete = tuple(leaves.family_of(c)[0].discrete for c in self.columns)
+
+    def evaluate(self, x: Tensor) -> LeafEvaluation:
+        """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
+        count, rows, width = self.log_weights.shape
+        flat = x.expand(*torch.broadcast_shapes(x.shape, (rows, count))).reshape(-1, rows, count)
+        draws = len(flat)
+        cells = flat.movedim(-1, 0).reshape(count, draws * rows)
+        parts = self.leaves.evaluate(cells, self.columns)
+
+        def mixed(part: Tensor) -> Tensor:
+            parted = part.reshape(count, draws, rows, width)
+            out = logsumexp(self.log_weights[:, None] + parted)  # (n, Q, B)
+            return out.movedim(0, -1).reshape(*x.shape[:-2], rows, count)
+
+        return LeafEvaluation(mixed(parts.log_cdf), mixed(parts.log_sf), mixed(parts.log_density))
+
+    def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
+        """Return quantiles for log u and log(1 - u), (..., B, n)."""
+        count, rows, _ = self.log_weights.shape
+        shape = torch.broadcast_shapes(log_u.shape, (rows, count))
+        dtype = self.log_weights.dtype
+        low, high = (
+            t.expand(shape).reshape(-1, rows, count).permute(2, 1, 0).to(dtype)  # (n, B, Q)
+            for t in (log_u, log_1mu)
+        )
+        out = self.leaves.invert(low, high, self.log_weights, self.columns)
+        return out.permute(2, 1, 0).reshape(shape)
+
+
+@final
+class UnivariateMixture(Univariates):
+    """A mixture of univariates with a weight per member and row, for mixtures of models.
+
+    Args:
+        members: univariates of the same columns and rows.
+        log_weights: of the members together with the evidence, (members, B, n).
+        discrete: for each column, whether it is categorical.
+    """
+
+    def __init__(
+        self, members: Sequence[Univariates], log_weights: Tensor, discrete: Sequence[bool]
+    ) -> None:
+        self.members, self.columns = tuple(members), members[0].columns
+        self.discrete = tuple(discrete)
+        self.log_evidence = logsumexp(log_weights, dim=0)
+        self.log_weights = log_weights - self.log_evidence
+
+    def evaluate(self, x: Tensor) -> LeafEvaluation:
+        """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
+        parts = [member.evaluate(x) for member in self.members]
+        shape = self.log_weights.shape[1:]
+
+        def mixed(values: list[Tensor]) -> Tensor:
+            stacked = torch.stack(values)  # (members, ..., B, n)
+            weights = self.log_weights.reshape(len(parts), *[1] * (stacked.ndim - 3), *shape)
+            return logsumexp(stacked + weights, dim=0)
+
+        return LeafEvaluation(
+            mixed([p.log_cdf for p in parts]),
+            mixed([p.log_sf for p in parts]),
+            mixed([p.log_density for p in parts]),
+        )
+
+    @torch.no_grad()
+    def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
+        """Return quantiles for log u and log(1 - u), (..., B, n), between those of the members."""
+        ends = torch.stack([m.quantile(log_u, log_1mu) for m in self.members])
+        low, high = ends.amin(0), ends.amax(0)
+        discrete = torch.tensor(self.discrete, device=low.device)
+        codes = self._smallest_codes(log_u, torch.where(discrete, low, high), high)
+        target = (log_u - log_1mu).to(low.dtype).expand(low.shape)
+
+        def logit_and_slope(x: Tensor) -> tuple[Tensor, Tensor]:
+            at = self.evaluate(x)
+            slope = (at.log_density - at.log_cdf - at.log_sf).exp()
+            return at.log_cdf - at.log_sf, slope
+
+        # A bracket of one point settles the categorical columns at once.
+        start = torch.where(discrete, high, low)
+        smooth = invert_monotone(logit_and_slope, target, start, high)
+        return torch.where(discrete, codes, smooth)
+
+    def _smallest_codes(self, log_u: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """Bisect over the integers for the smallest code at which the CDF reaches u."""
+        # See `CategoricalLeaves.invert` for the margin.
+        goal = log_u.to(low.dtype) - 8 * torch.finfo(low.dtype).eps
+        while bool((low < high).any()):
+            middle = ((low + high) / 2).floor()
+            reached = self.evaluate(middle).log_cdf >= goal
+            open_ = low < high
+            high = torch.where(reached & open_, middle, high)
+            low = torch.where(~reached & open_, middle + 1, low)
+        return low

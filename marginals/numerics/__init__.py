@@ -1,0 +1,32 @@
+"""Pure functions in log space: stable sums, sigmoid differences, monotone inversion, draws."""
+
+from marginals.numerics.draws import draw, draw_many, draw_rows
+from marginals.numerics.inversion import invert_monotone
+from marginals.numerics.logspace import (
+    log1mexp,
+    log_matmul,
+    log_normalised,
+    log_softplus,
+    logit_of_interval,
+    logsumexp,
+    raw_weights,
+    sum_of_others,
+)
+from marginals.numerics.sigmoid import log_sigmoid_density, log_sigmoid_interval
+
+__all__ = [
+    "draw",
+    "draw_many",
+    "draw_rows",
+    "invert_monotone",
+    "log1mexp",
+    "log_matmul",
+    "log_normalised",
+    "log_sigmoid_density",
+    "log_sigmoid_interval",
+    "log_softplus",
+    "logit_of_interval",
+    "logsumexp",
+    "raw_weights",
+    "sum_of_others",
+]

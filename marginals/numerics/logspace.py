@@ -1,0 +1,159 @@
+"""Sums and products of numbers that are held as logarithms, without a floor anywhere."""
+
+import math
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Parametrisation = Literal["softmax", "softplus"]
+
+# Entries repaired at once in `log_matmul`; bounds the memory of the exact path.
+_REPAIR_ELEMENTS = 1 << 22
+
+
+def log1mexp(x: Tensor) -> Tensor:
+    r"""Compute :math:`\log(1 - e^x)` for `x <= 0` to full relative precision.
+
+    Two forms meet at `-log 2`, as in Mächler (2012). `log1mexp(0)` is `-inf`.
+
+    >>> log1mexp(torch.tensor([-1e-10, -50.0], dtype=torch.float64))
+    tensor([-2.3026e+01, -1.9287e-22], dtype=torch.float64)
+    """
+    near = x > -math.log(2.0)
+    # Each branch sees harmless numbers where the other one is chosen, so that
+    # no gradient turns into 0 * inf.
+    small = torch.where(near, x, -1.0)
+    large = torch.where(near, -1.0, x)
+    return torch.where(near, torch.log(-torch.expm1(small)), torch.log1p(-torch.exp(large)))
+
+
+def log_softplus(x: Tensor, beta: float = 1.0) -> Tensor:
+    r"""Compute :math:`\log(\log(1 + e^{\beta x}) / \beta)`, finite for every finite `x`.
+
+    >>> log_softplus(torch.tensor(-1000.0), beta=10.0)
+    tensor(-10002.3027)
+    """
+    scaled = beta * x
+    # Below -20, log1p(e^s) = e^s to 1e-9 relative (the next term is e^{2s}/2).
+    far = scaled < -20.0
+    near = torch.log(F.softplus(torch.where(far, 0.0, scaled)))
+    return torch.where(far, scaled, near) - math.log(beta)
+
+
+def logsumexp(x: Tensor, dim: int = -1) -> Tensor:
+    """Sum exponentials along `dim`; a slice of `-inf` gives `-inf` and a zero gradient.
+
+    >>> logsumexp(torch.full((2,), -torch.inf))
+    tensor(-inf)
+    """
+    peak = _finite_peak(x, dim)
+    total = torch.exp(x - peak).sum(dim)
+    empty = total == 0
+    log_total = torch.where(empty, 1.0, total).log() + peak.squeeze(dim)
+    return torch.where(empty, -torch.inf, log_total)
+
+
+def log_normalised(raw: Tensor, parametrisation: Parametrisation = "softmax") -> Tensor:
+    """Map free parameters to the logarithms of nonnegative weights that sum to one on the last dim.
+
+    "softmax" is the default; "softplus" is the paper's, softplus with beta 20 over its sum.
+
+    >>> log_normalised(torch.zeros(4)).exp()
+    tensor([0.2500, 0.2500, 0.2500, 0.2500])
+    """
+    if parametrisation == "softmax":
+        return raw.log_softmax(-1)
+    return log_softplus(raw, beta=20.0).log_softmax(-1)
+
+
+def raw_weights(mass: Tensor, parametrisation: Parametrisation = "softmax") -> Tensor:
+    """Invert `log_normalised`: return free parameters that give weights in proportion to `mass`.
+
+    >>> mass = torch.tensor([0.1, 0.9])
+    >>> log_normalised(raw_weights(mass, "softplus"), "softplus").exp()
+    tensor([0.1000, 0.9000])
+    """
+    return mass.log() if parametrisation == "softmax" else torch.expm1(20 * mass).log() / 20
+
+
+def log_matmul(values: Tensor, log_weights: Tensor) -> Tensor:
+    r"""Multiply matrices held as logarithms, :math:`y_{nbm} = \log\sum_k e^{w_{nmk} + v_{nbk}}`.
+
+    The maximum of each row of `values` is taken out, the product done in linear space and
+    the logarithm taken back. That loses an entry whose large weights all meet small values,
+    because they underflow; such entries are found and summed exactly, so that nothing is
+    floored and the cost stays that of one matrix product.
+
+    Args:
+        values: logarithms, (N, B, K).
+        log_weights: logarithms, (N, M, K).
+
+    Returns:
+        logarithms, (N, B, M).
+
+    >>> v = torch.tensor([[[0.0, -500.0]]]); w = torch.tensor([[[-900.0, 0.0]]])
+    >>> log_matmul(v, w)
+    tensor([[[-500.]]])
+    """
+    peak = _finite_peak(values, -1)  # (N, B, 1)
+    linear = torch.exp(values - peak) @ torch.exp(log_weights).transpose(1, 2)  # (N, B, M)
+    info = torch.finfo(linear.dtype)
+    # Above this, the terms that underflowed amount to less than one rounding error.
+    lost = linear < values.shape[-1] * info.tiny / info.eps
+    if not bool(lost.any()):
+        return linear.log() + peak
+    rough = torch.where(lost, 1.0, linear).log() + peak
+    return rough.index_put(torch.where(lost), _exact_entries(values, log_weights, lost))
+
+
+def _exact_entries(values: Tensor, log_weights: Tensor, lost: Tensor) -> Tensor:
+    node, row, out = torch.where(lost)
+    size = max(1, _REPAIR_ELEMENTS // values.shape[-1])
+    parts = [
+        logsumexp(values[n, b] + log_weights[n, m])
+        for n, b, m in zip(node.split(size), row.split(size), out.split(size), strict=True)
+    ]
+    return torch.cat(parts)
+
+
+def _finite_peak(x: Tensor, dim: int) -> Tensor:
+    peak = x.detach().amax(dim, keepdim=True)
+    return torch.where(peak.isfinite(), peak, 0.0)
+
+
+def sum_of_others(x: Tensor, dim: int) -> Tensor:
+    """Sum over `dim` all entries but one's own, without subtracting (which `-inf` would spoil).
+
+    >>> sum_of_others(torch.tensor([1.0, 2.0, -torch.inf]), 0)
+    tensor([-inf, -inf, 3.])
+    """
+    size = x.shape[dim]
+    if size == 2:
+        return x.flip(dim)
+    zero = torch.zeros_like(x.narrow(dim, 0, 1))
+    before = torch.cat([zero, x.narrow(dim, 0, size - 1).cumsum(dim)], dim)
+    after = torch.cat([zero, x.flip(dim).narrow(dim, 0, size - 1).cumsum(dim)], dim)
+    return before + after.flip(dim)
+
+
+def logit_of_interval(
+    log_cdf_low: Tensor, log_sf_high: Tensor, log_mass: Tensor, log_u: Tensor, log_1mu: Tensor
+) -> Tensor:
+    r"""Compute the logit of :math:`F(a) + u\,(F(b) - F(a))` without leaving log space.
+
+    Args:
+        log_cdf_low: log F(a).
+        log_sf_high: log (1 - F(b)).
+        log_mass: log (F(b) - F(a)).
+        log_u: log u.
+        log_1mu: log (1 - u).
+
+    >>> z = torch.tensor(0.0); ninf = torch.tensor(-torch.inf)
+    >>> logit_of_interval(ninf, ninf, z, torch.tensor(0.25).log(), torch.tensor(0.75).log())
+    tensor(-1.0986)
+    """
+    log_cdf = torch.logaddexp(log_cdf_low, log_u + log_mass)
+    log_sf = torch.logaddexp(log_sf_high, log_1mu + log_mass)
+    return log_cdf - log_sf

@@ -1,0 +1,8 @@
+"""Nonnegative tensors over the component indices of all columns, contracted in log space."""
+
+from marginals.tensors.base import ComponentTensor
+from marginals.tensors.cp import CPTensor
+from marginals.tensors.full import FullTensor
+from marginals.tensors.hierarchical import HierarchicalTensor
+
+__all__ = ["CPTensor", "ComponentTensor", "FullTensor", "HierarchicalTensor"]

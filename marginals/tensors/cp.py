@@ -1,0 +1,80 @@
+"""The CP tensor: one component index shared by all columns, a plain mixture of products."""
+
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from marginals.numerics import draw_many, log_normalised, logsumexp, sum_of_others
+from marginals.numerics.logspace import Parametrisation
+from marginals.tensors.base import ComponentTensor, LeafValues
+
+
+@final
+class CPTensor(ComponentTensor):
+    r"""Weights :math:`A_{i_1 \dots i_D} = a_i` if all indices are equal to i, else 0.
+
+    Args:
+        columns: the number of columns D.
+        width: the number of components M.
+        parametrisation: of the weights, "softmax" or the paper's "softplus".
+
+    >>> tensor = CPTensor(columns=3, width=4)
+    >>> tensor.log_value(LeafValues((0, 1, 2), torch.zeros(3, 5, 4)))
+    tensor([0., 0., 0., 0., 0.], grad_fn=<WhereBackward0>)
+    """
+
+    kind = "cp"
+
+    def __init__(
+        self, columns: int, width: int, parametrisation: Parametrisation = "softmax"
+    ) -> None:
+        super().__init__()
+        self.columns, self.parametrisation = columns, parametrisation
+        self.raw = nn.Parameter(torch.zeros(width))
+        self.start()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Number of columns D and of components M."""
+        return self.columns, len(self.raw)
+
+    def config(self) -> dict[str, Any]:
+        """Return what rebuilds the tensor, as JSON."""
+        columns, width = self.size
+        return {"columns": columns, "width": width, "parametrisation": self.parametrisation}
+
+    def log_value(self, values: LeafValues) -> Tensor:
+        """Contract the leaf values, (B,)."""
+        return logsumexp(self._log_joint(values))
+
+    def log_outside(self, values: LeafValues) -> Tensor:
+        """Return what the rest says of each column's component, (n, B, M)."""
+        weights = log_normalised(self.raw, self.parametrisation)
+        return weights + sum_of_others(values.log_values, 0)
+
+    def sample(
+        self, values: LeafValues, draws: int, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Draw one component per row and draw, shared by the columns, (n, B, S)."""
+        chosen = draw_many(self._log_joint(values), draws, generator)
+        return chosen.expand(len(values.columns), -1, -1)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Give every component the same weight."""
+        self.raw.fill_(1.0)  # any constant
+
+    @torch.no_grad()
+    def start_as_paper(self, generator: torch.Generator | None = None) -> None:
+        """Draw the raw weights from a standard Gaussian, as the authors' CP model does."""
+        noise = torch.randn(self.raw.shape, generator=generator, device=self.raw.device)
+        self.raw.copy_(noise)
+
+    def draw_cost(self) -> int:
+        """Return the number of floats that one draw for one row holds at a time."""
+        return len(self.raw)
+
+    def _log_joint(self, values: LeafValues) -> Tensor:
+        weights = log_normalised(self.raw, self.parametrisation)
+        return weights + values.log_values.sum(0)  # (B, M)

@@ -1,0 +1,115 @@
+"""The full tensor: a weight for every combination of components, for few columns."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from marginals.numerics import draw_many, log_normalised, logsumexp
+from marginals.numerics.logspace import Parametrisation, raw_weights
+from marginals.tensors.base import ComponentTensor, LeafValues
+
+# A weight for every combination: past this the memory of one row alone is out of hand.
+MOST_WEIGHTS = 1 << 24
+
+
+@final
+class FullTensor(ComponentTensor):
+    """An unstructured tensor of M^D weights; with D = 2 the paper's bivariate model.
+
+    Args:
+        columns: the number of columns D.
+        width: the number of components M.
+        parametrisation: of the weights, "softmax" or the paper's "softplus".
+
+    >>> tensor = FullTensor(columns=2, width=3)
+    >>> tensor.log_weights().exp().sum()
+    tensor(1.0000, grad_fn=<SumBackward0>)
+    """
+
+    kind = "full"
+
+    def __init__(
+        self, columns: int, width: int, parametrisation: Parametrisation = "softmax"
+    ) -> None:
+        super().__init__()
+        if width**columns > MOST_WEIGHTS:
+            raise ValueError(
+                f"Expected `width` ** `columns` to be at most {MOST_WEIGHTS} for the full tensor; "
+                f"got {width} ** {columns}. Use tensor='ht' for this many columns."
+            )
+        self.columns, self.parametrisation = columns, parametrisation
+        self.raw = nn.Parameter(torch.zeros((width,) * columns))
+        self.start()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Number of columns D and of components M."""
+        return self.columns, self.raw.shape[0]
+
+    def config(self) -> dict[str, Any]:
+        """Return what rebuilds the tensor, as JSON."""
+        columns, width = self.size
+        return {"columns": columns, "width": width, "parametrisation": self.parametrisation}
+
+    def log_weights(self) -> Tensor:
+        """Return the logarithm of A, (M, ..., M)."""
+        return log_normalised(self.raw.flatten(), self.parametrisation).reshape(self.raw.shape)
+
+    def log_value(self, values: LeafValues) -> Tensor:
+        """Contract the leaf values, (B,)."""
+        return logsumexp(self._log_joint(values).flatten(1))
+
+    def log_outside(self, values: LeafValues) -> Tensor:
+        """Return what the rest says of each column's component, (n, B, M)."""
+        count, rows, width = values.log_values.shape
+        rest = [self._log_joint(values, without=j).movedim(1 + j, 1) for j in range(count)]
+        return torch.stack([logsumexp(joint.reshape(rows, width, -1)) for joint in rest])
+
+    def sample(
+        self, values: LeafValues, draws: int, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Draw a combination per row and draw, and take it apart by columns, (n, B, S)."""
+        joint = self._log_joint(values)
+        chosen = draw_many(joint.flatten(1), draws, generator)
+        return torch.stack(torch.unravel_index(chosen, joint.shape[1:]))
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Put 0.9 of the mass evenly on the diagonal and the rest evenly off it."""
+        columns, width = self.size
+        off = max(width**columns - width, 1)
+        mass = torch.full_like(self.raw, 0.1 / off)
+        diagonal = torch.arange(width, device=self.raw.device)
+        mass[(diagonal,) * columns] = (0.9 if columns > 1 and width > 1 else 1.0) / width
+        self.raw.copy_(raw_weights(mass, self.parametrisation))
+
+    @torch.no_grad()
+    def start_as_paper(self, generator: torch.Generator | None = None) -> None:
+        """Draw the raw weights from a standard Gaussian."""
+        noise = torch.randn(self.raw.shape, generator=generator, device=self.raw.device)
+        self.raw.copy_(noise)
+
+    def draw_cost(self) -> int:
+        """Return the number of floats that one draw for one row holds at a time."""
+        return self.raw.numel()
+
+    def _log_joint(self, values: LeafValues, without: int | None = None) -> Tensor:
+        """Return the log weight of every combination of the columns at hand, (B, M, ..., M)."""
+        count, rows, width = values.log_values.shape
+        joint = self._marginal(values.columns).expand(rows, *[width] * count)
+        for j, leaf in enumerate(values.log_values):
+            if j != without:
+                shape = [width if mode == j else 1 for mode in range(count)]
+                joint = joint + leaf.reshape(rows, *shape)
+        return joint
+
+    def _marginal(self, columns: Sequence[int]) -> Tensor:
+        """Sum the weights over the columns that are not at hand."""
+        weights = self.log_weights()
+        if tuple(columns) == tuple(range(self.columns)):
+            return weights
+        absent = [c for c in range(self.columns) if c not in columns]
+        shape = [self.size[1]] * len(columns)
+        return logsumexp(weights.permute(*columns, *absent).reshape(*shape, -1))

@@ -1,0 +1,221 @@
+"""The diagonal hierarchical Tucker tensor over a tree of columns, and its MERA-style variant."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from marginals.numerics import (
+    draw,
+    draw_many,
+    draw_rows,
+    log_matmul,
+    log_normalised,
+    logsumexp,
+    sum_of_others,
+)
+from marginals.numerics.logspace import Parametrisation, raw_weights
+from marginals.structure import Tree
+from marginals.tensors.base import ComponentTensor, LeafValues
+from marginals.tensors.plan import Level, Plan, make_plan
+
+# Plans kept for column subsets seen before; a plan is a few small index tensors.
+_MOST_PLANS = 256
+
+
+@final
+class HierarchicalTensor(ComponentTensor):
+    r"""Weights built bottom up: a group of columns mixes the products of its children.
+
+    .. math:: \varphi^{\text{group}}_i = \sum_k \lambda_{ik} \prod_{\text{children } c} \varphi^c_k
+
+    and at the root one distribution over k. With `mera=True` each product has a second term in
+    which every child but the first uses component k + 1, as in the paper's appendix.
+
+    Args:
+        tree: the groups of columns.
+        width: the number of components M of every node.
+        mera: use the MERA-style variant.
+        parametrisation: of the weights, "softmax" or the paper's "softplus".
+
+    >>> tensor = HierarchicalTensor(Tree(((0, 1), 2)), width=4)
+    >>> tensor.log_value(LeafValues((0, 1, 2), torch.zeros(3, 5, 4))).shape
+    torch.Size([5])
+    """
+
+    kind = "hierarchical"
+
+    def __init__(
+        self,
+        tree: Tree,
+        width: int,
+        mera: bool = False,
+        parametrisation: Parametrisation = "softmax",
+    ) -> None:
+        super().__init__()
+        self.tree, self.mera, self.parametrisation = tree, mera, parametrisation
+        self.root = nn.Parameter(torch.zeros(width))
+        self.raw = nn.Parameter(torch.zeros(len(tree.nodes) - 1, width, width))  # (N, M, M)
+        # The logit of the first term's share chi_1, MERA only.
+        self.share = nn.Parameter(torch.zeros_like(self.raw)) if mera else None
+        self._shifts = (0, 1) if mera else (0,)
+        self._rank = {column: i for i, column in enumerate(tree.order)}
+        self._plans: dict[tuple[tuple[int, ...], torch.device], Plan] = {}
+        self.start()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Number of columns D and of components M."""
+        return self.tree.columns, len(self.root)
+
+    def config(self) -> dict[str, Any]:
+        """Return what rebuilds the tensor, as JSON."""
+        return {
+            "tree": self.tree.to_json(),
+            "width": len(self.root),
+            "mera": self.mera,
+            "parametrisation": self.parametrisation,
+        }
+
+    def extra_repr(self) -> str:
+        """Show the tree and the sizes."""
+        return f"{self.tree!r}, width={len(self.root)}, mera={self.mera}"
+
+    def order(self, columns: Sequence[int]) -> tuple[int, ...]:
+        """Return the columns from left to right in the tree."""
+        return tuple(sorted(columns, key=self._rank.__getitem__))
+
+    # Contraction ------------------------------------------------------------------------------
+
+    def log_value(self, values: LeafValues) -> Tensor:
+        """Contract the leaf values up the tree, (B,)."""
+        pool, _ = self._up(values, self._log_weights())
+        return logsumexp(self._log_root() + pool.sum(0))
+
+    def log_outside(self, values: LeafValues) -> Tensor:
+        """Return what the rest says of each column's component, (n, B, M)."""
+        weights = self._log_weights()
+        pool, trace = self._up(values, weights)
+        outside = self._log_root() + sum_of_others(pool, 0)
+        for level, grid, _ in reversed(trace):
+            count = len(level.nodes)
+            mixed = log_matmul(outside[:count], weights[level.nodes].transpose(1, 2))
+            outside = level.scatter(self._outside_of_children(mixed, grid), outside[count:])
+        return outside
+
+    def sample(
+        self, values: LeafValues, draws: int, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Draw the root's component, then each level in parallel, (n, B, S)."""
+        weights = self._log_weights()
+        pool, trace = self._up(values, weights)
+        top = draw_many(self._log_root() + pool.sum(0), draws, generator)  # (B, S)
+        index = top.expand(len(pool), -1, -1)
+        for level, _, terms in reversed(trace):
+            count = len(level.nodes)
+            chosen = _draw_below(weights[level.nodes], terms, index[:count], generator)
+            children = self._children_of(chosen, level.children.shape[1])
+            index = level.scatter(children, index[count:])
+        return index
+
+    def draw_cost(self) -> int:
+        """Return the number of floats that one draw for one row holds at a time."""
+        return max(1, len(self.raw)) * len(self.root) * len(self._shifts)
+
+    def _up(
+        self, values: LeafValues, weights: Tensor
+    ) -> tuple[Tensor, list[tuple[Level, Tensor, Tensor]]]:
+        """Contract all but the root; also return each level's children and products."""
+        pool = values.log_values
+        trace = []
+        for level in self._plan(values.columns, pool.device).levels:
+            grid = level.gather(pool)  # (n, p, B, M)
+            terms = self._terms(grid)  # (n, B, T M)
+            mixed = log_matmul(terms, weights[level.nodes])
+            pool = mixed if level.keep is None else torch.cat([mixed, pool[level.keep]])
+            trace.append((level, grid, terms))
+        return pool, trace
+
+    def _terms(self, grid: Tensor) -> Tensor:
+        """Multiply children: (n, p, B, M) to the products (n, B, T M) of the T terms."""
+        return torch.cat([self._shifted(grid, t).sum(1) for t in self._shifts], dim=-1)
+
+    def _outside_of_children(self, mixed: Tensor, grid: Tensor) -> Tensor:
+        """Pass the messages (n, B, T M) from nodes to their children, (n, p, B, M)."""
+        parts = []
+        for message, t in zip(mixed.chunk(len(self._shifts), -1), self._shifts, strict=True):
+            to_child = message[:, None] + sum_of_others(self._shifted(grid, t), 1)
+            parts.append(self._shifted(to_child, -t))
+        return parts[0] if len(parts) == 1 else torch.logaddexp(*parts)
+
+    def _shifted(self, grid: Tensor, by: int) -> Tensor:
+        """Let every child but the first use component k + `by`."""
+        if by == 0:
+            return grid
+        return torch.cat([grid[:, :1], grid[:, 1:].roll(-by, dims=-1)], dim=1)
+
+    def _children_of(self, chosen: Tensor, most: int) -> Tensor:
+        """Turn the term and component drawn at a node (n, B, S) into those of its p children."""
+        width = len(self.root)
+        k, term = chosen % width, chosen // width
+        other = (k + term) % width
+        return torch.stack([k, *[other] * (most - 1)], dim=1)
+
+    # Weights ----------------------------------------------------------------------------------
+
+    def _log_weights(self) -> Tensor:
+        """Return the log weights of all nodes below the root, (N, M, T M)."""
+        weights = log_normalised(self.raw, self.parametrisation)
+        if self.share is None:
+            return weights
+        return torch.cat(
+            [weights + F.logsigmoid(self.share), weights + F.logsigmoid(-self.share)], dim=-1
+        )
+
+    def _log_root(self) -> Tensor:
+        return log_normalised(self.root, self.parametrisation)
+
+    @torch.no_grad()
+    def start(self, diagonal: float = 0.9) -> None:
+        """Put the share `diagonal` of each node's weights on its own index, the rest evenly."""
+        width = len(self.root)
+        eye = torch.eye(width, dtype=self.raw.dtype, device=self.raw.device)
+        off = (1 - diagonal) / max(width - 1, 1)
+        mass = eye * (diagonal - off) + off
+        self.raw.copy_(raw_weights(mass, self.parametrisation))
+        self.root.copy_(raw_weights(torch.full_like(self.root, 1 / width), self.parametrisation))
+        if self.share is not None:
+            self.share.fill_(3.0)
+
+    @torch.no_grad()
+    def start_as_paper(self, generator: torch.Generator | None = None) -> None:
+        """Set the raw weights to M times the identity, and the root's to N(0, 0.3 / M)."""
+        width = len(self.root)
+        self.raw.copy_(width * torch.eye(width, dtype=self.raw.dtype, device=self.raw.device))
+        noise = torch.randn(width, generator=generator, device=self.root.device)
+        self.root.copy_(noise * (0.3 / width) ** 0.5)
+        if self.share is not None:
+            self.share.fill_(5.0)
+
+    def _plan(self, columns: tuple[int, ...], device: torch.device) -> Plan:
+        key = (columns, device)
+        plan = self._plans.get(key)
+        if plan is None:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            plan = self._plans[key] = make_plan(self.tree, columns, device, self.mera)
+        return plan
+
+
+def _draw_below(
+    weights: Tensor, terms: Tensor, index: Tensor, generator: torch.Generator | None
+) -> Tensor:
+    """Draw, at nodes whose component is `index` (n, B, S), the product they mix."""
+    count, width, size = weights.shape
+    node = torch.arange(count, device=index.device)[:, None, None]
+    if terms.shape[1] == 1:
+        table = (weights + terms).reshape(count * width, size)
+        return draw_rows(table, node * width + index, generator)
+    return draw(weights[node, index] + terms[:, :, None], generator)

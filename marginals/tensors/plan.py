@@ -1,0 +1,101 @@
+"""The order of work on a tree: which nodes are contracted together, level by level."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from marginals.structure import Tree
+
+
+@dataclass(frozen=True)
+class Level:
+    """One batch of nodes, each of which takes its children out of a pool of finished nodes.
+
+    Args:
+        nodes: rows of the weights, one per node (n,).
+        children: positions of the children in the pool, (n, p); the pool's length stands for none.
+        keep: positions that stay in the pool, behind the new nodes; None if there are none.
+        whole: the children are the whole pool, in order, p for each node: no gathering needed.
+        size: the length of the pool before this level.
+    """
+
+    nodes: Tensor
+    children: Tensor
+    keep: Tensor | None
+    whole: bool
+    size: int
+
+    def gather(self, pool: Tensor) -> Tensor:
+        """Arrange the pool (P, B, M) by node and child, (n, p, B, M), 0 where there is none."""
+        count, most = self.children.shape
+        if self.whole:
+            return pool.reshape(count, most, *pool.shape[1:])
+        return torch.cat([pool, torch.zeros_like(pool[:1])])[self.children]
+
+    def scatter(self, children: Tensor, kept: Tensor) -> Tensor:
+        """Undo `gather`: put (n, p, ...) and what was kept back into a pool (P, ...)."""
+        flat = children.reshape(-1, *children.shape[2:])
+        if self.whole:
+            return flat
+        pool = flat.new_zeros(self.size + 1, *flat.shape[1:])
+        pool[self.children.flatten()] = flat
+        if self.keep is not None:
+            pool[self.keep] = kept
+        return pool[: self.size]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The levels below the root. What is left in the pool after them are the root's children."""
+
+    levels: tuple[Level, ...]
+
+
+def make_plan(
+    tree: Tree, columns: Sequence[int], device: torch.device, keep_slots: bool = False
+) -> Plan:
+    """Plan the contraction of the given columns, in the tree's order; other subtrees are skipped.
+
+    With `keep_slots` a child stays the first, second, ... of its node when siblings are skipped.
+
+    >>> plan = make_plan(Tree(((0, 1), (2, 3))), (0, 1, 2, 3), torch.device("cpu"))
+    >>> [level.children.tolist() for level in plan.levels]
+    [[[0, 1], [2, 3]]]
+    """
+    pool = list(columns)
+    levels = []
+    heights = sorted({node.height for node in tree.nodes[:-1]})
+    below = len(tree.nodes) - 1
+    for height in heights:
+        ids = [i for i in range(below) if tree.nodes[i].height == height]
+        level, pool = _make_level(tree, ids, pool, device, keep_slots)
+        if level is not None:
+            levels.append(level)
+    return Plan(tuple(levels))
+
+
+def _make_level(
+    tree: Tree, ids: list[int], pool: list[int], device: torch.device, keep_slots: bool
+) -> tuple[Level | None, list[int]]:
+    place = {node: position for position, node in enumerate(pool)}
+    none = len(pool)
+    children = {i: [place.get(c, none) for c in tree.nodes[i].children] for i in ids}
+    children = {i: slots for i, slots in children.items() if min(slots) < none}
+    if not children:
+        return None, pool
+    if not keep_slots:
+        children = {i: [s for s in slots if s < none] for i, slots in children.items()}
+    most = max(len(slots) for slots in children.values())
+    grid = [slots + [none] * (most - len(slots)) for slots in children.values()]
+    taken = {position for slots in children.values() for position in slots}
+    keep = [position for position in range(len(pool)) if position not in taken]
+    level = Level(
+        nodes=torch.tensor(list(children), device=device),
+        children=torch.tensor(grid, device=device),
+        keep=torch.tensor(keep, device=device) if keep else None,
+        whole=[position for row in grid for position in row] == list(range(len(pool))),
+        size=len(pool),
+    )
+    return level, [tree.columns + i for i in children] + [pool[position] for position in keep]
