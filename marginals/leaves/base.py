@@ -101,8 +101,12 @@ class LeafFamily(nn.Module, ABC):
         """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
 
     @abstractmethod
-    def start(self, rows: Tensor, data: Cells, generator: torch.Generator | None = None) -> None:
+    def start(self, rows: Tensor, generator: torch.Generator | None = None) -> None:
         """Set the parameters so that component k is a narrow kernel on the values `rows` (D, M)."""
+
+    @abstractmethod
+    def scale_to(self, data: Tensor) -> None:
+        """Take what the family needs to know of the data (D, N), NaN where missing."""
 
     @abstractmethod
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:

@@ -110,15 +110,20 @@ class CategoricalLeaves(LeafFamily):
         return code.to(within.lower.dtype)
 
     @torch.no_grad()
-    def start(self, rows: Tensor, data: Cells, generator: torch.Generator | None = None) -> None:
-        """Mix, for component k, half of its row's category with half of the column's margin."""
+    def scale_to(self, data: Tensor) -> None:
+        """Set every component to the column's margin, each category counted once more."""
         most = self.logits.shape[-1]
-        code = torch.nan_to_num(data.upper, nan=-1.0).long()[..., None]
-        counts = (code == torch.arange(most, device=code.device)).sum(1) + 1.0  # (D, C)
-        counts = counts.masked_fill(self.absent, 0.0)
-        margin = (counts / counts.sum(-1, keepdim=True)).to(self.logits.dtype)
+        counts = torch.stack(
+            [torch.bincount(x[x.isfinite()].long().clamp(0, most - 1), minlength=most) for x in data]
+        )
+        self.logits.copy_((counts + 1.0).log()[:, None].expand(self.logits.shape))
+
+    @torch.no_grad()
+    def start(self, rows: Tensor, generator: torch.Generator | None = None) -> None:
+        """Mix, for component k, half of its row's category with half of what was there."""
+        most = self.logits.shape[-1]
         kernel = nn.functional.one_hot(rows.long().clamp(0, most - 1), most)
-        mass = 0.5 * margin[:, None] + 0.5 * kernel
+        mass = 0.5 * self._log_mass(range(self.size[0])).exp() + 0.5 * kernel
         self.logits.copy_(torch.where(self.absent[:, None], 0.0, mass.log()))
 
     @torch.no_grad()

@@ -227,21 +227,23 @@ class NeuralLeaves(LeafFamily):
     # Starting points --------------------------------------------------------------------------
 
     @torch.no_grad()
+    def scale_to(self, data: Tensor) -> None:
+        """Take location and scale of each column from the data (D, N), NaN where missing."""
+        location = torch.nan_to_num(data.nanmean(1))
+        scale = (data - location[:, None]).square().nanmean(1).sqrt()
+        self.location.copy_(location)
+        # A constant or empty column has no scale of its own.
+        self.scale.copy_(torch.where(scale.isfinite() & (scale > 0), scale, 1.0))
+
+    @torch.no_grad()
     def start(
-        self,
-        rows: Tensor,
-        data: Cells,
-        generator: torch.Generator | None = None,
-        bandwidth: float = 0.25,
+        self, rows: Tensor, generator: torch.Generator | None = None, bandwidth: float = 0.25
     ) -> None:
         """Put component k on the values `rows` (D, M) as a kernel of the given bandwidth.
 
-        The scale of each column is the standard deviation of its data; the bandwidth is in its
-        units, and is that of a logistic density: the network starts as z = (x - row) / bandwidth
-        up to the noise in its gates and biases that lets the units part.
+        The bandwidth is that of a logistic density in units of the column's scale: the network
+        starts as z = (x - row) / bandwidth, up to the noise that lets its units part.
         """
-        self.location.copy_(_centre(data))
-        self.scale.copy_(_spread(data))
         centres = ((rows - self.location[:, None]) / self.scale[:, None]).to(self._dtype)
         # Every layer multiplies the slope by (units in) x (weight): share it out evenly.
         slope = (1 / bandwidth) ** (1 / len(self.weights))
@@ -261,9 +263,13 @@ class NeuralLeaves(LeafFamily):
 
     @torch.no_grad()
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:
-        """Set the parameters as the paper's appendix does: biases 0, the rest Gaussian."""
+        """Set the parameters as the paper's appendix does: biases 0, the rest Gaussian.
+
+        The raw weights have mean one, as in the code behind the paper's figures; its text says
+        zero, with which the softplus leaves many networks flat.
+        """
         for weight in self.weights:
-            weight.copy_(_normal(weight, generator) / math.sqrt(weight.shape[1]))
+            weight.copy_(1 + _normal(weight, generator) / math.sqrt(weight.shape[1]))
         for gate in self.gates:
             gate.copy_(_normal(gate, generator))
         for bias in self.biases:
@@ -314,21 +320,3 @@ def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
 
 def _inverse_softplus(y: float) -> float:
     return (_BETA * y + math.log(-math.expm1(-_BETA * y))) / _BETA
-
-
-def _midpoints(data: Cells) -> Tensor:
-    """Return one number per cell: the middle of an interval, its finite end if one is open."""
-    lower, upper = data.lower, data.upper
-    middle = torch.where(lower.isinf(), upper, torch.where(upper.isinf(), lower, lower / 2 + upper / 2))
-    return torch.where(middle.isinf(), torch.nan, middle)
-
-
-def _centre(data: Cells) -> Tensor:
-    return torch.nan_to_num(_midpoints(data).nanmean(1))
-
-
-def _spread(data: Cells) -> Tensor:
-    x = _midpoints(data)
-    scale = (x - x.nanmean(1, keepdim=True)).square().nanmean(1).sqrt()
-    # A constant or empty column has no scale of its own.
-    return torch.where(scale.isfinite() & (scale > 0), scale, 1.0)

@@ -192,7 +192,11 @@ class Density(nn.Module, ABC):
                 )
         self._check_categories(known)
         parameter = next(self.parameters(), None)
-        return known if parameter is None else known.to(parameter.device)
+        if parameter is None:
+            return known
+        # Never narrower than the model: samples and quantiles come back in this dtype.
+        dtype = parameter.dtype if not known.columns else known.lower.dtype
+        return known.to(parameter.device, torch.promote_types(dtype, parameter.dtype))
 
     def _check_categories(self, known: Evidence) -> None:
         for column in known.sets:
@@ -206,6 +210,10 @@ class Density(nn.Module, ABC):
                     f"Expected codes 0..{count - 1} for column {column}; got a set with code "
                     f"{known.sets[column].shape[-1] - 1}."
                 )
+        for position, column in enumerate(known.columns):
+            count = self.categories[column]
+            if count is not None:
+                _check_codes(known.lower[:, position], known.upper[:, position], column, count)
 
     def rows_at_once(self) -> int:
         """Return how many rows are contracted at a time, by the memory they take."""
@@ -239,6 +247,18 @@ def in_batches(function: Callable[[Evidence], Tensor], evidence: Evidence, size:
     if len(evidence) <= size:
         return function(evidence)
     return torch.cat([function(part) for part in evidence.batches(size)])
+
+
+def _check_codes(lower: Tensor, upper: Tensor, column: int, count: int) -> None:
+    """Refuse an exact value that is no code of its categorical column."""
+    code = lower.round().clamp(0, count - 1)
+    wrong = (lower == upper) & (lower != code)
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        raise ValueError(
+            f"Expected codes 0..{count - 1} in categorical column {column}; got "
+            f"{float(lower[row]):g} in row {row}."
+        )
 
 
 def _flat(x: Tensor) -> tuple[Tensor, torch.Size]:

@@ -163,6 +163,16 @@ class Evidence:
         for start in range(0, len(self), size):
             yield self.rows(slice(start, start + size))
 
+    def without(self, column: int) -> "Evidence":
+        """Forget a column."""
+        rest = [c for c in self.columns if c != column]
+        index = [self.columns.index(c) for c in rest]
+        intervals = self.intervals - {column}
+        lower = self.lower[:, index]
+        upper = self.upper[:, index] if intervals else lower
+        sets = {c: mask for c, mask in self.sets.items() if c != column}
+        return Evidence(tuple(rest), lower, upper, sets, intervals)
+
     def renamed(self, names: Sequence[int]) -> "Evidence":
         """Call column c `names[c]`."""
         sets = {names[c]: mask for c, mask in self.sets.items()}
@@ -200,6 +210,13 @@ class Evidence:
         return bounds.T[torch.tensor(known, device=bounds.device)]
 
     # Facts ------------------------------------------------------------------------------------
+
+    def midpoints(self) -> Tensor:
+        """Return a number for each cell (B, n): of an interval the middle or the finite end."""
+        middle = self.lower / 2 + self.upper / 2
+        middle = torch.where(self.lower.isinf(), self.upper, middle)
+        middle = torch.where(self.upper.isinf(), self.lower, middle)
+        return torch.where(middle.isinf(), torch.nan, middle)
 
     def missing(self) -> Tensor:
         """Say which cells are missing, (B, n)."""

@@ -1,0 +1,166 @@
+"""Building a model for data: families, tree and tensor, and where to start."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from marginals import structure
+from marginals.leaves import CategoricalLeaves, LeafFamily, Leaves, NeuralLeaves
+from marginals.model.evidence import Evidence, as_evidence
+from marginals.model.tensor_density import TensorDensity
+from marginals.numerics.logspace import Parametrisation
+from marginals.structure import Tree
+from marginals.tensors import ComponentTensor, CPTensor, FullTensor, HierarchicalTensor
+
+TensorName = Literal["ht", "cp", "mera", "full"]
+TreeName = Literal["coupled", "balanced", "random"]
+Init = Literal["data", "paper"]
+
+# Rows looked at for scales and for the tree: enough for three digits of a correlation.
+_MOST_ROWS = 100_000
+
+
+def build(
+    data: Evidence | Tensor,
+    *,
+    tensor: TensorName = "ht",
+    width: int = 100,
+    depth: int = 1,
+    hidden: int = 3,
+    tree: TreeName | Tree = "coupled",
+    pool: int = 2,
+    categories: Mapping[int, int] | None = None,
+    init: Init = "data",
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+) -> TensorDensity:
+    """Build a model for data, ready to be trained.
+
+    Args:
+        data: rows to start from, (N, D) with NaN for missing cells, or evidence.
+        tensor: "ht" (hierarchical Tucker), "mera", "cp" or, for few columns, "full".
+        width: the number of components M.
+        depth, hidden: layers and units of the neural leaves.
+        tree: "coupled" (by |correlation|), "balanced", "random", or a `Tree`.
+        pool: how many groups a node of the tree joins.
+        categories: for each categorical column, its number of categories.
+        init: "data" starts component k as a narrow kernel on a random row, with weights near the
+            diagonal; "paper" uses the paper's parametrisation and start.
+        dtype: of the parameters.
+        seed: of the start and of the random tree.
+
+    >>> model = build(torch.randn(100, 3), width=8)
+    >>> model.columns
+    3
+    """
+    evidence = as_evidence(data)
+    _check_data(evidence)
+    x = _sample_of_rows(evidence, seed).midpoints().double().cpu()  # (N, D)
+    columns = x.shape[1]
+    parametrisation: Parametrisation = "softplus" if init == "paper" else "softmax"
+    shape = _tree(tree, x, pool, seed) if tensor in ("ht", "mera") else None
+    leaves = _leaves(columns, width, depth, hidden, categories or {})
+    model = TensorDensity(leaves, _tensor(tensor, columns, width, shape, parametrisation)).to(dtype)
+    start(model, x, init, seed)
+    return model.to(evidence.lower.device)
+
+
+@torch.no_grad()
+def start(model: TensorDensity, x: Tensor, init: Init = "data", seed: int = 0) -> None:
+    """Set all parameters for data `x` (N, D), NaN where missing."""
+    if init not in ("data", "paper"):
+        raise ValueError(f"Expected `init` to be 'data' or 'paper'; got {init!r}.")
+    generator = torch.Generator().manual_seed(seed)
+    rows = _complete_rows(x, model.leaves.width, generator)  # (M, D)
+    for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
+        family.scale_to(x[:, list(owned)].T)
+        if init == "data":
+            family.start(rows[:, list(owned)].T, generator)
+        else:
+            family.start_as_paper(generator)
+    if init == "data":
+        model.tensor.start()
+    else:
+        model.tensor.start_as_paper(generator)
+
+
+def _complete_rows(x: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Pick random rows (M, D), and for their missing cells random values of the same column."""
+    order = torch.randperm(len(x), generator=generator)
+    rows = x[order.repeat(-(-count // len(x)))[:count]].clone()
+    for column in range(x.shape[1]):
+        absent = rows[:, column].isnan()
+        seen = x[x[:, column].isfinite(), column]
+        seen = seen if len(seen) else torch.zeros(1, dtype=x.dtype)
+        fill = torch.randint(len(seen), (int(absent.sum()),), generator=generator)
+        rows[absent, column] = seen[fill]
+    return rows
+
+
+def _leaves(
+    columns: int, width: int, depth: int, hidden: int, categories: Mapping[int, int]
+) -> Leaves:
+    for column in categories:
+        if not 0 <= column < columns:
+            raise ValueError(
+                f"Expected `categories` to name columns 0..{columns - 1}; got {column}."
+            )
+    continuous = [c for c in range(columns) if c not in categories]
+    families: list[LeafFamily] = []
+    owned = []
+    if continuous:
+        families.append(NeuralLeaves(len(continuous), width, depth, hidden))
+        owned.append(continuous)
+    if categories:
+        families.append(CategoricalLeaves([categories[c] for c in sorted(categories)], width))
+        owned.append(sorted(categories))
+    return Leaves(families, owned)
+
+
+def _tensor(
+    name: TensorName, columns: int, width: int, tree: Tree | None, how: Parametrisation
+) -> ComponentTensor:
+    if tree is not None:
+        if tree.columns != columns:
+            raise ValueError(f"Expected a tree over {columns} columns; got {tree!r}.")
+        return HierarchicalTensor(tree, width, mera=name == "mera", parametrisation=how)
+    if name not in ("cp", "full"):
+        raise ValueError(f"Expected `tensor` to be 'ht', 'mera', 'cp' or 'full'; got {name!r}.")
+    return (CPTensor if name == "cp" else FullTensor)(columns, width, how)
+
+
+def _tree(tree: TreeName | Tree, x: Tensor, pool: int, seed: int) -> Tree:
+    if isinstance(tree, Tree):
+        return tree
+    makers: dict[str, Any] = {
+        "coupled": lambda: structure.from_data(_numbers(x), pool),
+        "balanced": lambda: structure.balanced(x.shape[1], pool),
+        "random": lambda: structure.random(x.shape[1], pool, seed),
+    }
+    if tree not in makers:
+        raise ValueError(f"Expected `tree` to be a Tree or one of {list(makers)}; got {tree!r}.")
+    return makers[tree]()
+
+
+def _numbers(x: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return x.numpy()
+
+
+def _sample_of_rows(evidence: Evidence, seed: int) -> Evidence:
+    if len(evidence) <= _MOST_ROWS:
+        return evidence
+    order = torch.randperm(len(evidence), generator=torch.Generator().manual_seed(seed))
+    return evidence.rows(order[:_MOST_ROWS].to(evidence.lower.device))
+
+
+def _check_data(evidence: Evidence) -> None:
+    if len(evidence) == 0 or not evidence.columns:
+        raise ValueError(
+            "Expected `data` to have at least one row and one column; got shape "
+            f"{tuple(evidence.lower.shape)}."
+        )
+    if evidence.columns != tuple(range(len(evidence.columns))):
+        raise ValueError(f"Expected `data` to hold columns 0, 1, ...; got {evidence.columns}.")

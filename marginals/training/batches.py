@@ -1,0 +1,106 @@
+"""Rows of data on the device: split, shuffled and cut into batches there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from marginals.model.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Evidence with a weight per row, on the model's device."""
+
+    evidence: Evidence
+    weight: Tensor  # (N,)
+
+    def __len__(self) -> int:
+        return len(self.evidence)
+
+    def take(self, index: Tensor) -> "Rows":
+        """Return some rows."""
+        return Rows(self.evidence.rows(index), self.weight[index])
+
+
+def make_rows(evidence: Evidence, weight: Tensor | None, name: str) -> Rows:
+    """Pair evidence with its weights, one by default, and check them."""
+    if len(evidence) == 0:
+        raise ValueError(f"Expected `{name}` to have at least one row; got none.")
+    device = evidence.lower.device
+    if weight is None:
+        return Rows(evidence, torch.ones(len(evidence), device=device))
+    weight = torch.as_tensor(weight, device=device, dtype=torch.float32).flatten()
+    if len(weight) != len(evidence):
+        raise ValueError(
+            f"Expected one weight for each of the {len(evidence)} rows of `{name}`; got "
+            f"{len(weight)}."
+        )
+    if not bool((weight.isfinite() & (weight >= 0)).all()) or not bool(weight.sum() > 0):
+        raise ValueError(
+            f"Expected the weights of `{name}` to be finite, nonnegative and not all zero; got "
+            f"{float(weight.min())} to {float(weight.max())}."
+        )
+    return Rows(evidence, weight)
+
+
+def split(rows: Rows, fraction: float, seed: int) -> tuple[Rows, Rows | None]:
+    """Hold out a random share of the rows; nothing if that leaves either side empty."""
+    count = round(len(rows) * fraction)
+    if count == 0 or count == len(rows):
+        return rows, None
+    order = _permutation(len(rows), seed, 0, rows.weight.device)
+    held = rows.take(order[:count])
+    # Rows of weight zero judge nothing.
+    return rows.take(order[count:]), held if bool(held.weight.sum() > 0) else None
+
+
+def batch_at(rows: Rows, step: int, size: int, seed: int, orders: dict[int, Tensor]) -> Rows:
+    """Return the batch of a step: a function of seed and step alone, so a fit can resume anywhere.
+
+    `orders` caches the current epoch's permutation.
+    """
+    size = min(size, len(rows))
+    epoch, place = divmod(step, len(rows) // size)
+    if epoch not in orders:
+        orders.clear()
+        orders[epoch] = _permutation(len(rows), seed, epoch + 1, rows.weight.device)
+    return rows.take(orders[epoch][place * size : (place + 1) * size])
+
+
+def with_noise(batch: Rows, scale: Tensor, seed: int, step: int) -> Rows:
+    """Add Gaussian noise of `scale` (n,) to the exact cells."""
+    generator = seeded(batch.weight.device, seed, step, 2)
+    known = batch.evidence
+    noise = scale * torch.randn(
+        known.lower.shape, generator=generator, device=scale.device, dtype=scale.dtype
+    )
+    lower = torch.where(known.lower == known.upper, known.lower + noise, known.lower)
+    if known.upper is known.lower:
+        return Rows(Evidence(known.columns, lower, lower, known.sets), batch.weight)
+    upper = torch.where(known.lower == known.upper, lower, known.upper)
+    moved = Evidence(known.columns, lower, upper, known.sets, known.intervals)
+    return Rows(moved, batch.weight)
+
+
+def noise_scale(evidence: Evidence, categories: Sequence[int | None], noise: float) -> Tensor:
+    """Return the noise of each column: a share of its standard deviation, 0 for categories."""
+    x = evidence.midpoints()
+    spread = (x - x.nanmean(0)).square().nanmean(0).sqrt()
+    spread = torch.where(spread.isfinite(), spread, 0.0)
+    continuous = [categories[c] is None for c in evidence.columns]
+    return noise * spread * torch.tensor(continuous, device=spread.device)
+
+
+def seeded(device: torch.device, *numbers: int) -> torch.Generator:
+    """Return a generator whose seed mixes the numbers."""
+    seed = 0
+    for number in numbers:
+        # A 62-bit linear congruential step keeps neighbouring numbers far apart.
+        seed = ((seed ^ number) * 6364136223846793005 + 1442695040888963407) % (1 << 62)
+    return torch.Generator(device).manual_seed(seed)
+
+
+def _permutation(count: int, seed: int, epoch: int, device: torch.device) -> Tensor:
+    return torch.randperm(count, generator=seeded(device, seed, epoch, 1), device=device)

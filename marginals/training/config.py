@@ -1,0 +1,81 @@
+"""The settings of a fit."""
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """The settings of a fit, checked where they are made.
+
+    Args:
+        batch_size: rows per step.
+        learning_rate: of AdamW, at the start.
+        weight_decay: decoupled, on all parameters but biases and category logits.
+        clip_norm: the largest norm of the gradient, None for no clipping.
+        max_steps: the most steps.
+        max_seconds: the most seconds, None for no limit. A fit stopped by the clock is not
+            reproducible to the digit.
+        validation_fraction: the share of rows held out if no validation data are given; 0 judges by
+            the training loss.
+        evaluate_every: steps between evaluations; None for once per epoch, within 50 and 400.
+        patience: evaluations without gain before going back to the best weights at a lower rate.
+        factor: by which the rate is then multiplied.
+        max_cuts: after this many cuts, the next plateau ends the fit.
+        min_gain: the smallest change of the validation loss, in nats per row, that counts as gain.
+        noise: standard deviation of the noise added to exact cells of continuous columns at each
+            step, in units of the column's standard deviation.
+        averaging: decay of an exponential average of the weights, which is then what is evaluated
+            and kept; 0 for none.
+        seed: of the split, the batches and the noise.
+        checkpoint: a file from which the fit resumes if it exists, and which it keeps up to date.
+        checkpoint_seconds: seconds between writes of the checkpoint.
+        progress: show a progress bar; None for only on a terminal.
+    """
+
+    batch_size: int = 500
+    learning_rate: float = 0.01
+    weight_decay: float = 0.0
+    clip_norm: float | None = 10.0
+    max_steps: int = 20_000
+    max_seconds: float | None = None
+    validation_fraction: float = 0.1
+    evaluate_every: int | None = None
+    patience: int = 5
+    factor: float = 0.5
+    max_cuts: int = 6
+    min_gain: float = 1e-4
+    noise: float = 0.0
+    averaging: float = 0.0
+    seed: int = 0
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_seconds: float = 30.0
+    progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        self._expect(self.batch_size >= 1, "batch_size", "at least 1")
+        self._expect(self.learning_rate > 0, "learning_rate", "positive")
+        self._expect(self.weight_decay >= 0, "weight_decay", "at least 0")
+        self._expect(self.clip_norm is None or self.clip_norm > 0, "clip_norm", "positive or None")
+        self._expect(self.max_steps >= 0, "max_steps", "at least 0")
+        self._expect(0 <= self.validation_fraction < 1, "validation_fraction", "in [0, 1)")
+        every = self.evaluate_every
+        self._expect(every is None or every >= 1, "evaluate_every", "at least 1 or None")
+        self._expect(self.patience >= 1, "patience", "at least 1")
+        self._expect(0 < self.factor < 1, "factor", "between 0 and 1")
+        self._expect(self.max_cuts >= 0, "max_cuts", "at least 0")
+        self._expect(self.noise >= 0, "noise", "at least 0")
+        self._expect(0 <= self.averaging < 1, "averaging", "in [0, 1)")
+        self._expect(self.checkpoint_seconds >= 0, "checkpoint_seconds", "at least 0")
+
+    def _expect(self, fine: bool, name: str, what: str) -> None:
+        if not fine:
+            raise ValueError(f"Expected `{name}` to be {what}; got {getattr(self, name)!r}.")
+
+    def numbers(self) -> dict[str, Any]:
+        """Return the settings that decide the course of the fit, as JSON."""
+        aside = {"checkpoint", "checkpoint_seconds", "progress", "max_steps", "max_seconds"}
+        every = dataclasses.asdict(self)
+        return {name: setting for name, setting in every.items() if name not in aside}

@@ -1,0 +1,45 @@
+"""What a fit returns, and how it fails."""
+
+from dataclasses import dataclass
+
+
+class FitError(RuntimeError):
+    """The loss became NaN or infinite; the model holds the last good weights."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One evaluation: mean negative log-likelihoods in nats per row."""
+
+    step: int
+    epoch: float
+    train_loss: float
+    validation_loss: float
+    learning_rate: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """The course of a fit; the model itself holds the best weights.
+
+    Args:
+        history: one record per evaluation.
+        best_step: the step whose weights were kept.
+        best_loss: their validation loss (training loss if nothing was held out).
+        stopped: why the fit ended: "plateau", "max_steps" or "max_seconds".
+        seconds: in all, resumed parts included.
+        resumed: whether the fit went on from a checkpoint.
+    """
+
+    history: tuple[Record, ...]
+    best_step: int
+    best_loss: float
+    stopped: str
+    seconds: float
+    resumed: bool = False
+
+    @property
+    def steps(self) -> int:
+        """The number of steps done."""
+        return self.history[-1].step if self.history else 0

@@ -1,0 +1,155 @@
+"""Everything that changes during a fit, and how it is kept in a checkpoint."""
+
+import dataclasses
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from marginals import storage
+from marginals.model.evidence import Evidence
+from marginals.training.config import FitConfig
+from marginals.training.result import Record
+
+Weights = dict[str, Tensor]
+
+
+@dataclass
+class FitState:
+    """The position of a fit: enough, with data and settings, to go on as if never stopped."""
+
+    optimiser: torch.optim.AdamW
+    best: Weights
+    average: Weights
+    loss_sum: Tensor
+    step: int = 0
+    best_step: int = 0
+    best_loss: float = float("inf")
+    stale: int = 0
+    cuts: int = 0
+    rate: float = 0.0
+    seconds: float = 0.0
+    since_evaluation: int = 0
+    stopped: str = ""
+    history: list[Record] = field(default_factory=list)
+
+    def set_rate(self, rate: float) -> None:
+        """Change the learning rate."""
+        self.rate = rate
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+
+
+_COUNTERS = ("step", "best_step", "best_loss", "stale", "cuts", "rate", "seconds")
+_COUNTERS += ("since_evaluation", "stopped")
+
+
+def new_state(model: nn.Module, config: FitConfig) -> FitState:
+    """Start a fit at the model's present weights."""
+    decayed, plain = [], []
+    for name, parameter in model.named_parameters():
+        (plain if "bias" in name or "logits" in name else decayed).append(parameter)
+    groups: list[dict[str, Any]] = [
+        {"params": decayed, "weight_decay": config.weight_decay},
+        {"params": plain, "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    optimiser = torch.optim.AdamW(groups, lr=config.learning_rate)
+    device = next(model.parameters()).device
+    state = FitState(
+        optimiser=optimiser,
+        best=copy_weights(model),
+        average=copy_weights(model) if config.averaging else {},
+        loss_sum=torch.zeros(2, dtype=torch.float64, device=device),
+    )
+    state.set_rate(config.learning_rate)
+    return state
+
+
+def copy_weights(model: nn.Module) -> Weights:
+    """Copy the parameters."""
+    return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+@torch.no_grad()
+def load_weights(model: nn.Module, weights: Weights) -> None:
+    """Set the parameters."""
+    for name, parameter in model.named_parameters():
+        parameter.copy_(weights[name])
+
+
+def fingerprint(evidence: Evidence, weight: Tensor) -> dict[str, Any]:
+    """Tell data apart by shape and a few sums, so that a checkpoint is not resumed on others."""
+    sums = [
+        float(torch.nan_to_num(part.double(), posinf=3.0, neginf=5.0).sum())
+        for part in (evidence.lower, evidence.upper, weight)
+    ]
+    absent = int(evidence.lower.isnan().sum())
+    return {"shape": list(evidence.lower.shape), "sums": sums, "missing": absent}
+
+
+def save_checkpoint(
+    path: str | os.PathLike[str], model: nn.Module, state: FitState, identity: dict[str, Any]
+) -> None:
+    """Write the state atomically."""
+    tensors = {f"model/{name}": p.detach() for name, p in model.named_parameters()}
+    tensors |= {f"best/{name}": tensor for name, tensor in state.best.items()}
+    tensors |= {f"average/{name}": tensor for name, tensor in state.average.items()}
+    tensors["loss_sum"] = state.loss_sum
+    for index, moments in state.optimiser.state_dict()["state"].items():
+        tensors |= {f"optimiser/{index}/{key}": tensor for key, tensor in moments.items()}
+    header = {
+        "identity": identity,
+        "counters": {name: getattr(state, name) for name in _COUNTERS},
+        "history": [dataclasses.asdict(record) for record in state.history],
+    }
+    storage.write(path, tensors, header, kind="checkpoint")
+
+
+def load_checkpoint(
+    path: str | os.PathLike[str], model: nn.Module, state: FitState, identity: dict[str, Any]
+) -> bool:
+    """Go on from a checkpoint if there is one; refuse one of another fit."""
+    if not Path(path).exists():
+        return False
+    tensors, header = storage.read(path, kind="checkpoint")
+    _check_identity(path, header["identity"], identity)
+    parts = _by_prefix(tensors)
+    load_weights(model, parts["model"])
+    device = state.loss_sum.device
+    state.best = {name: t.to(device) for name, t in parts["best"].items()}
+    state.average = {name: t.to(device) for name, t in parts.get("average", {}).items()}
+    state.loss_sum = tensors["loss_sum"].to(device)
+    for name, number in header["counters"].items():
+        setattr(state, name, number)
+    state.history = [Record(**record) for record in header["history"]]
+    moments: dict[int, Weights] = {}
+    for name, tensor in parts.get("optimiser", {}).items():
+        index, key = name.split("/")
+        moments.setdefault(int(index), {})[key] = tensor
+    groups = state.optimiser.state_dict()["param_groups"]
+    state.optimiser.load_state_dict({"state": moments, "param_groups": groups})
+    state.set_rate(state.rate)
+    return True
+
+
+def _by_prefix(tensors: Weights) -> dict[str, Weights]:
+    parts: dict[str, Weights] = {}
+    for name, tensor in tensors.items():
+        prefix, _, rest = name.partition("/")
+        parts.setdefault(prefix, {})[rest] = tensor
+    return parts
+
+
+def _check_identity(
+    path: str | os.PathLike[str], found: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    changed = [key for key in expected if found.get(key) != expected[key]]
+    if changed:
+        raise ValueError(
+            f"Expected the checkpoint {os.fspath(path)!r} to belong to this fit; got another "
+            f"{' and '.join(changed)}. Use another file, delete it, or restore what changed."
+        )

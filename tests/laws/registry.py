@@ -1,0 +1,349 @@
+"""Small models of every kind, with generic parameters; the laws run over all of them.
+
+To put a new density under the laws, add a builder below. A density that loses some queries (as
+nMDMA does) names what it still answers: the laws ask `names("cdf", ...)` for what they need.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from marginals.leaves import CategoricalLeaves, Leaves, NeuralLeaves
+from marginals.model.density import Density
+from marginals.model.evidence import Evidence
+from marginals.model.mixture import Mixture
+from marginals.model.tensor_density import TensorDensity
+from marginals.structure import Tree, balanced, coupled, flat, random
+from marginals.tensors import ComponentTensor, CPTensor, FullTensor, HierarchicalTensor
+
+# What a law may need of a density beside its joint density and its samples.
+EVERYTHING = frozenset({"cdf", "marginal", "univariates"})
+# A column of a model: None for a continuous one, else its number of categories.
+Kinds = Sequence[int | None]
+
+
+@dataclass(frozen=True)
+class Entry:
+    build: Callable[[Kinds], Density]
+    kinds: tuple[int | None, ...]
+    answers: frozenset[str]
+
+
+REGISTRY: dict[str, Entry] = {}
+
+
+def register(
+    name: str, kinds: Kinds, answers: frozenset[str] = EVERYTHING
+) -> Callable[[Callable[[Kinds], Density]], None]:
+    """Register the builder of a model of these columns; a view may build it of more."""
+
+    def add(build: Callable[[Kinds], Density]) -> None:
+        REGISTRY[name] = Entry(build, tuple(kinds), answers)
+
+    return add
+
+
+def names(
+    *needs: str, at_least: int = 1, at_most: int = 99, has_codes: bool = False
+) -> list[str]:
+    """List the models that answer what a law needs, by their number and kind of columns."""
+    return [
+        name
+        for name, entry in REGISTRY.items()
+        if entry.answers.issuperset(needs)
+        and at_least <= len(entry.kinds) <= at_most
+        and (not has_codes or any(entry.kinds))
+    ]
+
+
+def build(name: str) -> Density:
+    """Build a model; the same name always gives the same parameters."""
+    with torch.random.fork_rng():
+        torch.manual_seed(sum(name.encode()))
+        model = REGISTRY[name].build(REGISTRY[name].kinds)
+    assert model.categories == REGISTRY[name].kinds
+    assert all(p.dtype == torch.float64 for p in model.parameters())
+    return model
+
+
+# Parts ----------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def shake(module: nn.Module, noise: float = 1.0) -> None:
+    """Move every parameter off its start, so that no symmetry hides a mistake."""
+    for parameter in module.parameters():
+        parameter.add_(noise * torch.randn_like(parameter))
+
+
+@torch.no_grad()
+def generic_neural(columns: int, width: int, depth: int = 1, hidden: int = 3) -> NeuralLeaves:
+    """Leaves whose slopes are of order one, which keeps quadrature cheap, and nothing else is."""
+    leaves = NeuralLeaves(columns, width, depth, hidden)
+    for weight in leaves.weights:
+        weight.copy_(0.15 * torch.randn_like(weight) + 1.2 / weight.shape[1])
+    for bias in leaves.biases:
+        bias.copy_(0.8 * torch.randn_like(bias))
+    for gate in leaves.gates:
+        gate.copy_(0.5 * torch.randn_like(gate))
+    leaves.location.copy_(2 * torch.randn(columns))
+    leaves.scale.copy_(torch.empty(columns).uniform_(0.5, 3))
+    return leaves
+
+
+def generic_leaves(kinds: Kinds, width: int, depth: int = 1, hidden: int = 3) -> Leaves:
+    smooth = [j for j, kind in enumerate(kinds) if kind is None]
+    coded = [j for j, kind in enumerate(kinds) if kind is not None]
+    families, owned = [], []
+    if smooth:
+        families.append(generic_neural(len(smooth), width, depth, hidden))
+        owned.append(smooth)
+    if coded:
+        families.append(CategoricalLeaves([kinds[j] for j in coded], width))
+        owned.append(coded)
+    return Leaves(families, owned)
+
+
+def generic(tensor: ComponentTensor, kinds: Kinds, depth: int = 1, hidden: int = 3) -> Density:
+    """Join a shaken tensor with generic leaves of its width."""
+    tensor.start()
+    # Softplus with beta 20 is flat below -0.2: less noise there, or most weights vanish.
+    shake(tensor, 0.1 if tensor.parametrisation == "softplus" else 1.0)
+    return TensorDensity(generic_leaves(kinds, tensor.size[1], depth, hidden), tensor)
+
+
+@torch.no_grad()
+def mixture(members: Sequence[Density], weights: Sequence[float] | None = None) -> Mixture:
+    """Mix models on one location and scale per column, which quadrature needs."""
+    neural = [part for member in members for part in member.modules()]
+    neural = [part for part in neural if isinstance(part, NeuralLeaves)]
+    for part in neural:
+        part.location.copy_(neural[0].location)
+        part.scale.copy_(neural[0].scale)
+    return Mixture(members, weights)
+
+
+def chain(columns: int) -> Tree:
+    """A tree as deep as it can be, which coupling gives for nested similarities."""
+    groups: tuple = (columns - 2, columns - 1)
+    for column in reversed(range(columns - 2)):
+        groups = (column, groups)
+    return Tree(groups)
+
+
+def ht(tree: Tree, width: int, **options: object) -> HierarchicalTensor:
+    return HierarchicalTensor(tree, width, **options)
+
+
+# Models ---------------------------------------------------------------------------------------
+
+
+@register("one column", [None])
+def _(kinds: Kinds) -> Density:
+    return generic(ht(balanced(1), 4), kinds)
+
+
+@register("one column, cp, depth 3", [None])
+def _(kinds: Kinds) -> Density:
+    return generic(CPTensor(1, 3), kinds, depth=3, hidden=2)
+
+
+@register("one categorical column", [4])
+def _(kinds: Kinds) -> Density:
+    return generic(FullTensor(1, 3), kinds)
+
+
+@register("ht balanced, 2 columns", [None] * 2)
+def _(kinds: Kinds) -> Density:
+    return generic(ht(balanced(2), 5), kinds, depth=2, hidden=4)
+
+
+@register("ht balanced, 3 columns", [None] * 3)
+def _(kinds: Kinds) -> Density:
+    return generic(ht(balanced(3), 3), kinds)
+
+
+@register("ht balanced, 4 columns, depth 2", [None] * 4)
+def _(kinds: Kinds) -> Density:
+    return generic(ht(balanced(4), 4), kinds, depth=2, hidden=3)
+
+
+@register("ht random, 5 columns, pool 3", [None] * 5)
+def _(kinds: Kinds) -> Density:
+    return generic(ht(random(5, pool=3, seed=2), 3), kinds, hidden=5)
+
+
+@register("ht random, 4 columns, pool 3, softplus", [None] * 4)
+def _(kinds: Kinds) -> Density:
+    tree = random(4, pool=3, seed=1)
+    return generic(ht(tree, 3, parametrisation="softplus"), kinds, hidden=2)
+
+
+@register("ht chain, 5 columns", [None] * 5)
+def _(kinds: Kinds) -> Density:
+    return generic(ht(chain(5), 3), kinds, hidden=1)
+
+
+@register("ht coupled, 4 columns", [None] * 4)
+def _(kinds: Kinds) -> Density:
+    similarity = torch.rand(4, 4).triu(1)
+    tree = coupled((similarity + similarity.T).numpy())
+    return generic(ht(tree, 3), kinds, depth=3, hidden=2)
+
+
+@register("ht flat, 3 columns", [None] * 3)
+def _(kinds: Kinds) -> Density:
+    return generic(ht(flat(3), 4), kinds)
+
+
+@register("ht mixed columns, 3", [None, 3, None])
+def _(kinds: Kinds) -> Density:
+    return generic(ht(Tree(((1, 2), 0)), 3), kinds, depth=2, hidden=2)
+
+
+@register("ht mixed columns, 5, softplus", [2, None, 5, None, None])
+def _(kinds: Kinds) -> Density:
+    tensor = ht(random(5, seed=3), 3, parametrisation="softplus")
+    return generic(tensor, kinds)
+
+
+@register("ht categorical, 4 columns", [2, 3, 1, 4])
+def _(kinds: Kinds) -> Density:
+    return generic(ht(balanced(4), 3), kinds)
+
+
+@register("mera, 3 columns", [None] * 3)
+def _(kinds: Kinds) -> Density:
+    return generic(ht(balanced(3), 3, mera=True), kinds)
+
+
+@register("mera chain, 4 columns, softplus", [None] * 4)
+def _(kinds: Kinds) -> Density:
+    tensor = ht(chain(4), 4, mera=True, parametrisation="softplus")
+    return generic(tensor, kinds, hidden=2)
+
+
+@register("mera mixed columns, 5, pool 3", [None, None, 3, None, 2])
+def _(kinds: Kinds) -> Density:
+    return generic(ht(Tree(((4, 0, 2), (1, 3))), 3, mera=True), kinds)
+
+
+@register("cp, 2 columns, softplus", [None] * 2)
+def _(kinds: Kinds) -> Density:
+    return generic(CPTensor(2, 4, "softplus"), kinds, depth=2, hidden=1)
+
+
+@register("cp, 4 columns", [None] * 4)
+def _(kinds: Kinds) -> Density:
+    return generic(CPTensor(4, 5), kinds, hidden=5)
+
+
+@register("cp mixed columns, 3", [4, None, 2])
+def _(kinds: Kinds) -> Density:
+    return generic(CPTensor(3, 4), kinds)
+
+
+@register("full, 2 columns", [None] * 2)
+def _(kinds: Kinds) -> Density:
+    return generic(FullTensor(2, 4), kinds, hidden=4)
+
+
+@register("full, 3 columns, softplus", [None] * 3)
+def _(kinds: Kinds) -> Density:
+    return generic(FullTensor(3, 3, "softplus"), kinds, depth=2, hidden=2)
+
+
+@register("full mixed columns, 4", [None, 3, None, None])
+def _(kinds: Kinds) -> Density:
+    return generic(FullTensor(4, 2), kinds)
+
+
+@register("width 1, 3 columns", [None, 3, None])
+def _(kinds: Kinds) -> Density:
+    return generic(ht(balanced(3), 1), kinds)
+
+
+@register("width 1 mera, 4 columns", [None] * 4)
+def _(kinds: Kinds) -> Density:
+    return generic(ht(balanced(4), 1, mera=True), kinds)
+
+
+@register("mixture of families, 3 columns", [None] * 3)
+def _(kinds: Kinds) -> Density:
+    members = [
+        generic(ht(balanced(3), 3), kinds),
+        generic(CPTensor(3, 2), kinds, depth=2, hidden=2),
+        generic(FullTensor(3, 2), kinds, hidden=1),
+    ]
+    return mixture(members, [0.5, 0.2, 0.3])
+
+
+@register("nested mixture, 3 mixed columns", [None, 3, None])
+def _(kinds: Kinds) -> Density:
+    inner = mixture([generic(CPTensor(3, 2), kinds), generic(ht(chain(3), 3), kinds)], [3, 1])
+    return mixture([inner, generic(ht(balanced(3), 3, mera=True), kinds)], [1, 2])
+
+
+@register("mixture of views, 2 columns", [None] * 2)
+def _(kinds: Kinds) -> Density:
+    model = generic(ht(balanced(4), 3), [None, 2, None, None])
+    for part in model.modules():
+        if isinstance(part, NeuralLeaves):
+            part.location.fill_(0.5)
+            part.scale.fill_(1.5)
+    views = [model.marginal([2, 0]), model.condition({1: 1, 3: (0.0, None)})]
+    return Mixture(views, [2, 1])
+
+
+@register("marginal view, 2 of 4 columns", [None] * 2)
+def _(kinds: Kinds) -> Density:
+    return generic(ht(balanced(4), 4), [None] * 4).marginal([3, 1])
+
+
+@register("conditional view, 3 of 5 columns", [None, 3, None])
+def _(kinds: Kinds) -> Density:
+    model = generic(ht(random(5, seed=5), 3), [None, None, 3, None, 4])
+    return model.condition({0: 0.7, 4: {0, 3}})
+
+
+@register("view of a view of a mixture, 2 columns", [None] * 2)
+def _(kinds: Kinds) -> Density:
+    kinds = [None] * 4
+    model = mixture([generic(ht(balanced(4), 3), kinds), generic(CPTensor(4, 4), kinds)])
+    return model.condition({2: (-1.0, 2.5)}).marginal([2, 0, 1]).condition({1: -0.3})
+
+
+# Rows -----------------------------------------------------------------------------------------
+
+
+def coded(model: Density) -> list[int]:
+    return [c for c, count in enumerate(model.categories) if count is not None]
+
+
+def smooth(model: Density) -> list[int]:
+    return [c for c, count in enumerate(model.categories) if count is None]
+
+
+def rows_of(model: Density, count: int, spread: float = 0.3) -> torch.Tensor:
+    """Draw typical rows of a model (count, D), and move the continuous cells off them a little."""
+    rows = model.sample(count).detach()
+    at = smooth(model)
+    rows[:, at] += spread * torch.randn(count, len(at))
+    return rows
+
+
+def boxes_of(model: Density, count: int, holes: bool = True) -> Evidence:
+    """Draw rows in which each cell is exact, an interval of one of three kinds, or missing."""
+    rows = rows_of(model, count)
+    width = torch.empty_like(rows).exponential_().clamp_min(0.01)
+    width[:, coded(model)] = width[:, coded(model)].ceil()
+    kind = torch.randint(0, 5 if holes else 4, rows.shape)
+    lower = torch.where((kind == 1) | (kind == 2), rows - width, rows)
+    upper = torch.where(kind == 1, rows + 0.5 * width, rows)
+    lower = torch.where(kind == 3, -torch.inf, lower)
+    lower = torch.where(kind == 4, torch.nan, lower)
+    upper = torch.where(kind == 4, torch.nan, upper)
+    upper = torch.where((kind == 2) & (torch.rand(rows.shape) < 0.5), torch.inf, upper)
+    return Evidence.interval(lower, upper)
