@@ -121,5 +121,3 @@ def table(runs: list[dict[str, Any]]) -> list[str]:
         numbers = [f"{number:.3f}" for number in mean.values()]
         lines.append("  ".join([*map(str, values), *numbers, str(len(some))]))
     return lines
-
-

@@ -130,12 +130,14 @@ class Leaves(nn.Module):
         shares: dict[int, list[int]] = {}
         for at, column in enumerate(columns):
             shares.setdefault(self._place[column][0], []).append(at)
-        parts, order = [], []
-        for index, at in shares.items():
+        parts: list[list[Tensor]] = []
+        order: list[int] = []
+        for index, share in shares.items():
             family = self.families[index]
             assert isinstance(family, LeafFamily)
-            parts.append(function(family, [self._place[columns[i]][1] for i in at], at))
-            order += at
+            own = [self._place[columns[at]][1] for at in share]
+            parts.append(function(family, own, share))
+            order += share
         if len(parts) == 1:
             return parts[0]
         back = torch.tensor(order, device=parts[0][0].device).argsort()

@@ -1,5 +1,6 @@
 """The paper's leaves: phi_kj = sigmoid of a small monotone network of its own."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, final
@@ -65,7 +66,7 @@ class NeuralLeaves(LeafFamily):
         cells = (columns, width)
         self.weights = nn.ParameterList(
             nn.Parameter(torch.zeros(out, into, *cells))
-            for into, out in zip(sizes[:-1], sizes[1:], strict=True)
+            for into, out in itertools.pairwise(sizes)
         )
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(n, *cells)) for n in sizes[1:])
         self.gates = nn.ParameterList(

@@ -61,9 +61,7 @@ class Density(nn.Module, ABC):
         evidence = self.checked(evidence)
         return in_batches(self.contract, evidence, self.rows_at_once())
 
-    def logpdf(
-        self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None
-    ) -> Tensor:
+    def logpdf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
         """Return the log density of `columns` (all by default) at `x` (..., n), given evidence.
 
         A NaN in `x` marginalises its cell.
@@ -71,15 +69,11 @@ class Density(nn.Module, ABC):
         flat, shape = _flat(x)
         return self._conditional(Evidence.exact(flat, columns), given).reshape(shape)
 
-    def logcdf(
-        self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None
-    ) -> Tensor:
+    def logcdf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
         """Return the log of P(every X_j <= x_j), (...)."""
         return self.logprob(torch.full_like(x, -torch.inf), x, columns, given)
 
-    def logsf(
-        self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None
-    ) -> Tensor:
+    def logsf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
         """Return the log of P(every X_j > x_j), (...)."""
         return self.logprob(x, torch.full_like(x, torch.inf), columns, given)
 

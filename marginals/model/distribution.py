@@ -93,18 +93,14 @@ class DensityDistribution(Distribution):
         u = value.expand(shape).reshape(-1, *self.batch_shape or (1,), 1)
         return self.density.univariates().ppf(u).reshape(shape)
 
-    def sample(
-        self, sample_shape: Any = (), generator: torch.Generator | None = None
-    ) -> Tensor:
+    def sample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> Tensor:
         """Draw samples (*sample_shape, *batch_shape, *event_shape)."""
         shape = torch.Size(sample_shape)
         with torch.no_grad():
             rows = self.density.sample_rows(self._rows(), shape.numel(), generator)  # (B, S, D)
         return rows.transpose(0, 1).reshape(self._extended_shape(shape))
 
-    def rsample(
-        self, sample_shape: Any = (), generator: torch.Generator | None = None
-    ) -> Tensor:
+    def rsample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> Tensor:
         r"""Draw samples whose gradients follow the parameters, by implicit reparametrisation.
 
         Each column in turn is moved such that its conditional CDF, given the columns before it,

@@ -47,9 +47,7 @@ class Evidence:
         return Evidence(names, x, x)
 
     @staticmethod
-    def interval(
-        lower: Tensor, upper: Tensor, columns: Sequence[int] | None = None
-    ) -> "Evidence":
+    def interval(lower: Tensor, upper: Tensor, columns: Sequence[int] | None = None) -> "Evidence":
         """Know that each cell lies in (lower, upper]; equal bounds are exact, NaN is missing.
 
         >>> Evidence.interval(torch.tensor([[-torch.inf, 2.0]]), torch.tensor([[0.0, 2.0]]))
@@ -61,7 +59,9 @@ class Evidence:
         lower, upper = (torch.where(absent, torch.nan, bound) for bound in (lower, upper))
         _refuse(lower > upper, names, "to have lower <= upper", "Swap the bounds.")
         equal = lower == upper
-        _refuse(equal & lower.isinf(), names, "not to be a point at infinity", "Give a finite value.")
+        _refuse(
+            equal & lower.isinf(), names, "not to be a point at infinity", "Give a finite value."
+        )
         found = (lower < upper).any(0).tolist()
         inside = frozenset(name for name, some in zip(names, found, strict=True) if some)
         return Evidence(names, lower, upper if inside else lower, {}, inside)
@@ -82,8 +82,8 @@ class Evidence:
             lower.append(-torch.inf if low is None else float(low))
             upper.append(torch.inf if high is None else float(high))
         dtype = dtype or torch.float64
-        bounds = (torch.tensor([side], dtype=dtype) for side in (lower, upper))
-        plain = Evidence.interval(*bounds, columns=list(known))
+        low_high = [torch.tensor([side], dtype=dtype) for side in (lower, upper)]
+        plain = Evidence.interval(low_high[0], low_high[1], list(known))
         return Evidence(plain.columns, plain.lower, plain.upper, sets, plain.intervals)
 
     @staticmethod
@@ -197,16 +197,16 @@ class Evidence:
         sets = tuple((order[c], mask) for c, mask in self.sets.items() if c in order)
         return Cells(lower, upper, intervals, sets)
 
-    def _arranged(
-        self, bounds: Tensor, columns: Sequence[int], place: Mapping[int, int]
-    ) -> Tensor:
+    def _arranged(self, bounds: Tensor, columns: Sequence[int], place: Mapping[int, int]) -> Tensor:
         if list(columns) == list(self.columns):
             return bounds.T
         known = [place.get(column, len(place)) for column in columns]
         if len(place) in known:
-            bounds = torch.cat([bounds, torch.full_like(bounds[:, :1], torch.nan)], 1) if (
-                bounds.shape[1]
-            ) else bounds.new_full((len(bounds), 1), torch.nan)
+            bounds = (
+                torch.cat([bounds, torch.full_like(bounds[:, :1], torch.nan)], 1)
+                if (bounds.shape[1])
+                else bounds.new_full((len(bounds), 1), torch.nan)
+            )
         return bounds.T[torch.tensor(known, device=bounds.device)]
 
     # Facts ------------------------------------------------------------------------------------

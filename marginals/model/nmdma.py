@@ -70,9 +70,7 @@ class NMDMA(Density):
         self._check(evidence)
         return self.inner.tensor.log_value(self._values(evidence))
 
-    def univariates(
-        self, given: Any = None, columns: Sequence[int] | None = None
-    ) -> Univariates:
+    def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
         """Raise: conditionals of single columns are lost."""
         _lost("univariate conditionals and quantiles")
 
@@ -140,15 +138,13 @@ class NMDMA(Density):
             chosen = components[place[column]]
             shift = self._shift(x, [column])[0].gather(1, chosen[:, None])[:, 0]
             free = torch.full_like(x[:1], torch.nan)
-            drawn = self._family.sample(
-                chosen[None], [column], Truncation(free, free), generator
-            )
+            drawn = self._family.sample(chosen[None], [column], Truncation(free, free), generator)
             fresh = torch.where(x[column].isnan(), drawn[0] - shift, x[column])
             x = x.index_copy(0, torch.tensor([column], device=x.device), fresh[None])
         return x.T.reshape(len(given), draws, self.columns)
 
     def _check(self, evidence: Evidence) -> None:
-        """Accept, in the column order: missing cells, then one cell of any kind, then exact ones."""
+        """Accept, in the column order: missing cells, then a cell of any kind, then exact ones."""
         cells = evidence.cells(self.order)  # (D, B)
         known = ~cells.upper.isnan()
         exact = cells.lower == cells.upper
@@ -164,4 +160,3 @@ def _lost(what: str) -> NoReturn:
         f"Expected a query that nMDMA can answer in closed form; got {what}. Use a TensorDensity "
         "(`marginals.build`), which answers every query."
     )
-

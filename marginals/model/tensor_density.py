@@ -54,9 +54,7 @@ class TensorDensity(Density):
             return self._zeros(len(evidence))
         return self.tensor.log_value(self._values(evidence, evidence.columns))
 
-    def univariates(
-        self, given: Any = None, columns: Sequence[int] | None = None
-    ) -> LeafMixtures:
+    def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> LeafMixtures:
         """Return p(x_j | what is known of the other columns) for columns j, all by default."""
         known = self.checked(Evidence.nothing() if given is None else given)
         asked = tuple(range(self.columns)) if columns is None else tuple(columns)

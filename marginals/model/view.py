@@ -23,6 +23,10 @@ class View(Density):
         given: evidence on other columns; with B rows, row b of a query is answered given row b.
     """
 
+    base: Density
+    kept: tuple[int, ...]
+    given: Evidence
+
     def __init__(self, base: Density, columns: Sequence[int], given: Any = None) -> None:
         super().__init__()
         kept = tuple(int(c) for c in columns)
@@ -69,9 +73,7 @@ class View(Density):
         joint = self._with_given(evidence)
         return self.base.contract(joint) - self.base.contract(self.given)
 
-    def univariates(
-        self, given: Any = None, columns: Sequence[int] | None = None
-    ) -> Univariates:
+    def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
         """Return p(x_j | what is known of the other columns) for columns j, all by default."""
         known = Evidence.nothing() if given is None else as_evidence(given)
         asked = range(self.columns) if columns is None else _within(columns, self.columns)

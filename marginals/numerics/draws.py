@@ -36,9 +36,7 @@ def draw_rows(
     return index.clamp(0, size - 1)
 
 
-def draw_many(
-    log_weights: Tensor, draws: int, generator: torch.Generator | None = None
-) -> Tensor:
+def draw_many(log_weights: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
     """Draw `draws` indices from each row of (B, K), (B, S).
 
     >>> draw_many(torch.tensor([[-torch.inf, 0.0]]), 3)
@@ -55,7 +53,5 @@ def _cumulative(log_weights: Tensor) -> Tensor:
     return (cumulative / cumulative[..., -1:]).contiguous()
 
 
-def _uniform(
-    shape: torch.Size, device: torch.device, generator: torch.Generator | None
-) -> Tensor:
+def _uniform(shape: torch.Size, device: torch.device, generator: torch.Generator | None) -> Tensor:
     return torch.rand(shape, dtype=torch.float64, device=device, generator=generator)

@@ -28,8 +28,8 @@ def invert_monotone(
         target: the values to reach.
         low, high: brackets of the solutions, `function(low) <= target <= function(high)`.
 
-    >>> t = torch.tensor([-8.0, 27.0])
-    >>> invert_monotone(lambda x: (x**3, 3 * x**2), t, torch.full((2,), -9.0), torch.full((2,), 9.0))
+    >>> target, end = torch.tensor([-8.0, 27.0]), torch.full((2,), 9.0)
+    >>> invert_monotone(lambda x: (x**3, 3 * x**2), target, -end, end)
     tensor([-2.,  3.])
     """
     info = torch.finfo(target.dtype)

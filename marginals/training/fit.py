@@ -21,7 +21,6 @@ from marginals.training.config import FitConfig
 from marginals.training.progress import FitProgress
 from marginals.training.result import FitError, FitResult, Record
 from marginals.training.state import (
-    FitState,
     copy_weights,
     fingerprint,
     load_checkpoint,
@@ -268,5 +267,7 @@ def _known(settings: dict[str, Any]) -> dict[str, Any]:
     names = {field.name for field in dataclasses.fields(FitConfig)}
     for name in settings:
         if name not in names:
-            raise TypeError(f"Expected settings of `FitConfig`; got {name!r}. Known: {sorted(names)}.")
+            raise TypeError(
+                f"Expected settings of `FitConfig`; got {name!r}. Known: {sorted(names)}."
+            )
     return settings

@@ -43,13 +43,16 @@ class FitState:
             group["lr"] = rate
 
 
-_COUNTERS = ("step", "best_step", "best_loss", "stale", "cuts", "rate", "seconds")
-_COUNTERS += ("since_evaluation", "stopped")
+_COUNTERS = (
+    *("step", "best_step", "best_loss", "stale", "cuts", "rate", "seconds"),
+    *("since_evaluation", "stopped"),
+)
 
 
 def new_state(model: nn.Module, config: FitConfig) -> FitState:
     """Start a fit at the model's present weights."""
-    decayed, plain = [], []
+    decayed: list[nn.Parameter] = []
+    plain: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
         (plain if "bias" in name or "logits" in name else decayed).append(parameter)
     groups: list[dict[str, Any]] = [

@@ -46,15 +46,19 @@ def register(
 
 
 def names(
-    *needs: str, at_least: int = 1, at_most: int = 99, has_codes: bool = False
+    *needs: str, at_least: int = 1, at_most: int = 99, smooth: int = 0, coded: int = 0
 ) -> list[str]:
-    """List the models that answer what a law needs, by their number and kind of columns."""
+    """List the models that answer what a law needs, by their number of columns.
+
+    `smooth` and `coded` are the fewest continuous and categorical columns among them.
+    """
     return [
         name
         for name, entry in REGISTRY.items()
         if entry.answers.issuperset(needs)
         and at_least <= len(entry.kinds) <= at_most
-        and (not has_codes or any(entry.kinds))
+        and entry.kinds.count(None) >= smooth
+        and len(entry.kinds) - entry.kinds.count(None) >= coded
     ]
 
 

@@ -157,7 +157,7 @@ def test_views_compose(name: str) -> None:
     assert both.categories == tuple(model.categories[c] for c in rest)
 
 
-@pytest.mark.parametrize("name", names("marginal", at_least=2, has_codes=True))
+@pytest.mark.parametrize("name", names("marginal", at_least=2, coded=1))
 def test_marginal_of_a_code_is_the_sum_over_the_others(name: str) -> None:
     model = build(name)
     x = rows_of(model, 6)

@@ -10,7 +10,7 @@ from marginals.model.evidence import Evidence
 from tests.laws.registry import boxes_of, build, coded, names, rows_of
 
 MODELS = names("cdf", "marginal")
-CODED = names("cdf", "marginal", has_codes=True)
+CODED = names("cdf", "marginal", coded=1)
 
 
 def with_sets(model: Density, evidence: Evidence) -> Evidence:

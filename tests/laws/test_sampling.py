@@ -129,7 +129,7 @@ def test_many_samples_for_each_of_several_rows_of_evidence(name: str) -> None:
             assert_uniform(u)
 
 
-@pytest.mark.parametrize("name", names("cdf", "marginal", has_codes=True))
+@pytest.mark.parametrize("name", names("cdf", "marginal", coded=1))
 def test_samples_of_a_set_per_row_of_evidence(name: str) -> None:
     model = build(name)
     column = coded(model)[0]

@@ -7,6 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from marginals.leaves import Leaves
+from marginals.model.evidence import Evidence
 from marginals.model.tensor_density import TensorDensity
 from marginals.tensors import ComponentTensor, FullTensor, HierarchicalTensor
 from tests.laws.registry import REGISTRY, boxes_of, build, names, rows_of
@@ -74,9 +75,7 @@ def test_width_one_is_the_product_of_its_marginals(name: str) -> None:
     )
 
 
-def part_of(evidence: object, column: int) -> object:
-    from marginals.model.evidence import Evidence
-
+def part_of(evidence: Evidence, column: int) -> Evidence:
     lower, upper = evidence.lower[:, [column]], evidence.upper[:, [column]]
     return Evidence.interval(lower, upper, [column])
 

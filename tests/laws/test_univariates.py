@@ -71,13 +71,11 @@ def test_log_evidence_is_the_value_of_the_other_columns(name: str) -> None:
         assert_close(parts.log_evidence[:, column], expected, rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", names("univariates", smooth=2))
 def test_log_densities_are_differentiable_by_the_evidence(name: str) -> None:
     model = build(name)
     x = rows_of(model, 4)
     at = smooth(model)
-    if len(at) < 2:
-        pytest.skip("needs two continuous columns")
     asked, known = at[0], at[1:]
 
     def through_univariates(cells: torch.Tensor) -> torch.Tensor:
@@ -121,7 +119,7 @@ def test_conditional_ppf_inverts_the_conditional_cdf(name: str) -> None:
             assert_close(logit, expected, rtol=1e-11, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", names("univariates", has_codes=True))
+@pytest.mark.parametrize("name", names("univariates", coded=1))
 def test_ppf_of_codes_is_the_smallest_that_reaches_the_level(name: str) -> None:
     model = build(name)
     boxes = boxes_of(model, 3)
@@ -191,12 +189,10 @@ def test_ppf_has_the_gradient_of_the_level(name: str) -> None:
         assert_close(gradient, (ends[0] - ends[1]) / (2 * step), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("name", names("univariates", smooth=2))
 def test_ppf_has_the_gradient_of_the_evidence(name: str) -> None:
     model = build(name)
     at = smooth(model)
-    if len(at) < 2:
-        pytest.skip("needs two continuous columns")
     asked, known = at[0], at[1:]
     row = rows_of(model, 1)[:, known]
 
