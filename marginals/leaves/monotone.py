@@ -115,12 +115,13 @@ def bracket(network: Network, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _affine(layer: Layer, x: Tensor) -> Tensor:
-    return _mix(layer.weight, x) + layer.bias
+    return _mix(layer.weight, x, layer.bias)
 
 
-def _mix(weight: Tensor, x: Tensor) -> Tensor:
+def _mix(weight: Tensor, x: Tensor, total: Tensor | None = None) -> Tensor:
     """Sum over the S incoming units one by one: (R, S, ...) and (S, ...) to (R, ...)."""
-    total = weight[:, 0] * x[0]
-    for i in range(1, weight.shape[1]):
-        total = total + weight[:, i] * x[i]
+    # Taken apart at once: the gradient of one index after the other would fill whole arrays.
+    for w, unit in zip(weight.unbind(1), x.unbind(0), strict=True):
+        total = w * unit if total is None else torch.addcmul(total, w, unit)
+    assert total is not None
     return total

@@ -100,9 +100,8 @@ class HierarchicalTensor(ComponentTensor):
         pool, trace = self._up(values, weights)
         outside = self._log_root() + sum_of_others(pool, 0)
         for level, grid, _ in reversed(trace):
-            count = len(level.nodes)
-            mixed = log_matmul(outside[:count], weights[level.nodes].transpose(1, 2))
-            outside = level.scatter(self._outside_of_children(mixed, grid), outside[count:])
+            mixed = log_matmul(outside[: level.count], weights[level.nodes].transpose(1, 2))
+            outside = level.scatter(self._outside_of_children(mixed, grid), outside[level.count :])
         return outside
 
     def sample(
@@ -114,10 +113,9 @@ class HierarchicalTensor(ComponentTensor):
         top = draw_many(self._log_root() + pool.sum(0), draws, generator)  # (B, S)
         index = top.expand(len(pool), -1, -1)
         for level, _, terms in reversed(trace):
-            count = len(level.nodes)
-            chosen = _draw_below(weights[level.nodes], terms, index[:count], generator)
+            chosen = _draw_below(weights[level.nodes], terms, index[: level.count], generator)
             children = self._children_of(chosen, level.children.shape[1])
-            index = level.scatter(children, index[count:])
+            index = level.scatter(children, index[level.count :])
         return index
 
     def draw_cost(self) -> int:

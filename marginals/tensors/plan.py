@@ -14,14 +14,16 @@ class Level:
     """One batch of nodes, each of which takes its children out of a pool of finished nodes.
 
     Args:
-        nodes: rows of the weights, one per node (n,).
+        nodes: rows of the weights, one per node.
+        count: the number n of nodes.
         children: positions of the children in the pool, (n, p); the pool's length stands for none.
         keep: positions that stay in the pool, behind the new nodes; None if there are none.
         whole: the children are the whole pool, in order, p for each node: no gathering needed.
         size: the length of the pool before this level.
     """
 
-    nodes: Tensor
+    nodes: Tensor | slice
+    count: int
     children: Tensor
     keep: Tensor | None
     whole: bool
@@ -29,10 +31,11 @@ class Level:
 
     def gather(self, pool: Tensor) -> Tensor:
         """Arrange the pool (P, B, M) by node and child, (n, p, B, M), 0 where there is none."""
-        count, most = self.children.shape
+        shape = (*self.children.shape, *pool.shape[1:])
         if self.whole:
-            return pool.reshape(count, most, *pool.shape[1:])
-        return torch.cat([pool, torch.zeros_like(pool[:1])])[self.children]
+            return pool.reshape(shape)
+        padded = torch.cat([pool, torch.zeros_like(pool[:1])])
+        return padded.index_select(0, self.children.flatten()).reshape(shape)
 
     def scatter(self, children: Tensor, kept: Tensor) -> Tensor:
         """Undo `gather`: put (n, p, ...) and what was kept back into a pool (P, ...)."""
@@ -92,10 +95,18 @@ def _make_level(
     taken = {position for slots in children.values() for position in slots}
     keep = [position for position in range(len(pool)) if position not in taken]
     level = Level(
-        nodes=torch.tensor(list(children), device=device),
+        nodes=_slice_of(list(children), device),
+        count=len(children),
         children=torch.tensor(grid, device=device),
         keep=torch.tensor(keep, device=device) if keep else None,
         whole=[position for row in grid for position in row] == list(range(len(pool))),
         size=len(pool),
     )
     return level, [tree.columns + i for i in children] + [pool[position] for position in keep]
+
+
+def _slice_of(index: list[int], device: torch.device) -> Tensor | slice:
+    """Return a slice for consecutive numbers, which needs no copy."""
+    if index == list(range(index[0], index[0] + len(index))):
+        return slice(index[0], index[0] + len(index))
+    return torch.tensor(index, device=device)

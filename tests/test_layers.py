@@ -1,0 +1,54 @@
+"""Imports point downward, so that any part can be read without what is built on it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "marginals"
+# From the bottom up; a module may import from its own layer and those before it.
+LAYERS = ["numerics", "storage", "structure", "leaves", "tensors", "model", "training", "demo"]
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+def layer_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imported(path: Path) -> set[str]:
+    """The marginals modules that a file imports, anywhere in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return {name for name in names if name.split(".")[0] == "marginals"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_point_downward(path: Path) -> None:
+    own = layer_of(path)
+    assert own in LAYERS, f"{path} belongs to no layer: add it to LAYERS in its place."
+    if own == "demo":
+        return
+    for name in imported(path):
+        parts = name.split(".")
+        assert len(parts) > 1, f"{path} imports the top of the package."
+        assert parts[1] in LAYERS, f"{path} imports {name}"
+        assert LAYERS.index(parts[1]) <= LAYERS.index(own), f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_file_is_too_long(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 500
+
+
+def test_no_pickle() -> None:
+    for path in MODULES:
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                assert not {alias.name for alias in node.names} & {"pickle", "cloudpickle"}
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                assert (node.value.id, node.attr) != ("torch", "load"), path
