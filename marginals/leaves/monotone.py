@@ -72,14 +72,15 @@ def value(network: Network, x: Tensor) -> Tensor:
     return _affine(network.layers[-1], out)[0]
 
 
-def values_and_gap(network: Network, x: Tensor, width: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return z(x), z(x + width) and their difference, which is carried along, not subtracted.
+def values_and_gap(
+    network: Network, lower: Tensor, upper: Tensor, width: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return z(lower), z(upper) and their difference, which is carried along, not subtracted.
 
     A narrow interval keeps its relative precision this way, however far out it lies:
     tanh b - tanh a = tanh(b - a) (1 - tanh a tanh b).
     """
-    low, gap = x[None], width[None]
-    high = low + gap
+    low, high, gap = lower[None], upper[None], width[None]
     for layer, (gate, one_plus_gate) in zip(network.layers, network.gates, strict=False):
         low, high, gap = _affine(layer, low), _affine(layer, high), _mix(layer.weight, gap)
         t_low, t_high = torch.tanh(low), torch.tanh(high)

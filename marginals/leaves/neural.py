@@ -132,12 +132,12 @@ class NeuralLeaves(LeafFamily):
         real = lower < upper
         # A bound at infinity is set aside and put back on the network's output.
         low_open, high_open = lower.isinf(), upper.isinf()
-        anchor = torch.where(low_open, upper, lower)
-        start = _finite((anchor - location) / scale).to(self._dtype)
+        start, end = (
+            _finite((bound - location) / scale).to(self._dtype) for bound in (lower, upper)
+        )
         width = _finite((upper - lower) / scale).to(self._dtype)
         width = torch.where(real & ~low_open & ~high_open, width, 1.0)
-        low, high, gap = values_and_gap(self._network(columns), start, width)
-        high = torch.where(low_open, low, high)
+        low, high, gap = values_and_gap(self._network(columns), start, end, width)
         low = torch.where(low_open, -torch.inf, low)
         high = torch.where(high_open, torch.inf, high)
         gap = torch.where(low_open | high_open, torch.inf, gap)
@@ -204,9 +204,11 @@ class NeuralLeaves(LeafFamily):
         lower = torch.where(missing | exact, -torch.inf, (within.lower - location) / scale)
         upper = torch.where(missing | exact, torch.inf, (within.upper - location) / scale)
         lower, upper = lower.to(self._dtype), upper.to(self._dtype)
-        low = torch.where(lower.isinf(), lower, value(network, _finite(lower)))
-        high = torch.where(upper.isinf(), upper, value(network, _finite(upper)))
-        _, _, gap = values_and_gap(network, _finite(lower), _finite(upper - lower))
+        low, high, gap = values_and_gap(
+            network, _finite(lower), _finite(upper), _finite(upper - lower)
+        )
+        low = torch.where(lower.isinf(), lower, low)
+        high = torch.where(upper.isinf(), upper, high)
         gap = torch.where(lower.isinf() | upper.isinf(), torch.inf, gap)
         target = logit_of_interval(
             F.logsigmoid(low),

@@ -92,7 +92,8 @@ class Density(nn.Module, ABC):
         if bool((low > high).any()):
             Evidence.interval(low, high, columns)  # raises, naming the cell
         # A box without width has no mass: the point itself would be read as an exact value.
-        box = Evidence.interval(low, torch.where(empty, torch.inf, high), columns)
+        low, high = torch.where(empty, -torch.inf, low), torch.where(empty, torch.inf, high)
+        box = Evidence.interval(low, high, columns)
         out = self._conditional(box, given)
         return torch.where(empty.any(-1), -torch.inf, out).reshape(shape)
 
