@@ -55,7 +55,7 @@ def load(seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
 def answers(model: Density, train: Tensor, test: Tensor, full_train: Tensor) -> Table:
     """Ask one question of each kind."""
-    alcohol, malic, color, hue, flavanoids, proline = range(6)
+    alcohol, _, color, hue, flavanoids, proline = range(6)
     table = Table("question", "answer")
 
     def row(question: str, answer: str) -> None:

@@ -5,7 +5,7 @@ Shapes: B rows, D columns of the family, n of them asked for, M components. Colu
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,6 +99,13 @@ class LeafFamily(nn.Module, ABC):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
+
+    @abstractmethod
+    def expect(self, function: Callable[[Tensor], Tensor], columns: Sequence[int]) -> Tensor:
+        """Return E f(X) under each leaf, (n, M); `function` maps values (n, T) or (n, T, M).
+
+        Continuous leaves use quadrature: see `NeuralLeaves.expect` for its error.
+        """
 
     @abstractmethod
     def start(self, rows: Tensor, generator: torch.Generator | None = None) -> None:

@@ -1,6 +1,6 @@
 """Leaves of categorical columns: theta_kjc, the mass of category c under component k."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import torch
@@ -93,6 +93,15 @@ class CategoricalLeaves(LeafFamily):
         u = log_u.double().exp() * (1 - 8 * torch.finfo(log_weights.dtype).eps)
         code = torch.searchsorted(cumulative.contiguous(), u.contiguous())
         return code.minimum(self._counts(columns)[..., None] - 1).to(log_weights.dtype)
+
+    @torch.no_grad()
+    def expect(self, function: Callable[[Tensor], Tensor], columns: Sequence[int]) -> Tensor:
+        """Return E f(code) under each leaf, (n, M), an exact sum."""
+        log_mass = self._log_mass(columns)  # (n, M, C)
+        codes = torch.arange(log_mass.shape[-1], device=log_mass.device, dtype=log_mass.dtype)
+        values = function(codes.expand(len(columns), -1))[:, None]  # (n, 1, C)
+        present = ~self.absent[list(columns)][:, None]
+        return (torch.where(present, values, 0.0) * log_mass.exp()).sum(-1)
 
     def sample(
         self,

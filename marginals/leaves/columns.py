@@ -6,12 +6,14 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from marginals.leaves.atoms import AtomLeaves
 from marginals.leaves.base import Cells, LeafEvaluation, LeafFamily, Truncation
 from marginals.leaves.categorical import CategoricalLeaves
 from marginals.leaves.neural import NeuralLeaves
 
 FAMILIES: dict[str, Callable[..., LeafFamily]] = {
     "neural": NeuralLeaves,
+    "atoms": AtomLeaves,
     "categorical": CategoricalLeaves,
 }
 
@@ -102,6 +104,17 @@ class Leaves(nn.Module):
 
         def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
             return [family.invert(log_u[at], log_1mu[at], log_weights[at], own)]
+
+        return self._gather(columns, one)[0]
+
+    def expect(
+        self, function: Callable[[Tensor, Sequence[int]], Tensor], columns: Sequence[int]
+    ) -> Tensor:
+        """Return E f(X, columns) under each leaf, (n, M)."""
+
+        def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
+            asked = [columns[i] for i in at]
+            return [family.expect(lambda x: function(x, asked), own)]
 
         return self._gather(columns, one)[0]
 

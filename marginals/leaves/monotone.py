@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from marginals.numerics import log_softplus
+from marginals.numerics import log_softplus, x_minus_tanh
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,9 @@ def values_and_gap(
         t_low, t_high = torch.tanh(low), torch.tanh(high)
         t_gap = torch.tanh(gap) * (1 - t_low * t_high)
         low, high = low + gate * t_low, high + gate * t_high
-        gap = (gap - t_gap) + one_plus_gate * t_gap
+        # gap + a t_gap, in terms that keep their digits when a is near -1.
+        bend = x_minus_tanh(gap) + torch.tanh(gap) * t_low * t_high
+        gap = bend + one_plus_gate * t_gap
     last = network.layers[-1]
     gap = _mix(last.weight, gap)[0].clamp_min(0)
     return _affine(last, low)[0], _affine(last, high)[0], gap

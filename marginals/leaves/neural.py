@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import torch
@@ -65,8 +65,7 @@ class NeuralLeaves(LeafFamily):
         sizes = [1, *[hidden] * depth, 1]
         cells = (columns, width)
         self.weights = nn.ParameterList(
-            nn.Parameter(torch.zeros(out, into, *cells))
-            for into, out in itertools.pairwise(sizes)
+            nn.Parameter(torch.zeros(out, into, *cells)) for into, out in itertools.pairwise(sizes)
         )
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(n, *cells)) for n in sizes[1:])
         self.gates = nn.ParameterList(
@@ -156,11 +155,6 @@ class NeuralLeaves(LeafFamily):
         target = (log_u - log_1mu).flatten(1)  # (n, B Q), the logit of u
         weights = log_weights.repeat_interleave(log_u.shape[-1], 1)  # (n, B Q, M)
         network = self._network(columns)
-        low, high = bracket(network, target[..., None])  # (n, B Q, M)
-        # The mixture's quantile lies between those of the components that have any weight.
-        alive = weights > -torch.inf
-        low = torch.where(alive, low, torch.inf).amin(-1)
-        high = torch.where(alive, high, -torch.inf).amax(-1)
 
         def logit_and_slope(x: Tensor) -> tuple[Tensor, Tensor]:
             z, log_slope = value_and_slope(network, x[..., None])
@@ -169,9 +163,46 @@ class NeuralLeaves(LeafFamily):
             log_density = logsumexp(weights + log_sigmoid_density(z, log_slope))
             return log_cdf - log_sf, (log_density - log_cdf - log_sf).exp()
 
-        x = invert_monotone(logit_and_slope, target, low, high)
+        x = invert_monotone(logit_and_slope, target, *_bracket_mixture(network, target, weights))
         location, scale = self._scaling(columns, x)
-        return (x * scale + location).reshape(log_u.shape)
+        # In float64: around a large offset float32 has few numbers.
+        return (x.double() * scale + location).reshape(log_u.shape)
+
+    def bracket(
+        self, target: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Bracket, in the columns' units, where mixtures with weights (n, N, M) reach logits."""
+        ends = _bracket_mixture(self._network(columns), target, log_weights)
+        location, scale = self._scaling(columns, target)
+        low, high = (end * scale + location for end in ends)
+        return low, high
+
+    @torch.no_grad()
+    def expect(self, function: Callable[[Tensor], Tensor], columns: Sequence[int]) -> Tensor:
+        r"""Return E f(X) under each leaf, (n, M), by the trapezoidal rule in the logit of u.
+
+        :math:`E f(X) = \int f(x(t))\, \sigma'(t)\, dt` with :math:`z(x(t)) = t`. The rule converges
+        exponentially for smooth f: the relative error is about 1e-9 in float64 for f(x) = x, and
+        the tails beyond |t| = 45 are left out, where :math:`\sigma'` is 1e-20. An expectation that
+        does not exist, because f grows faster than the tail falls, is returned as infinite.
+        """
+        network = self._network(columns)
+        t = torch.arange(-180, 181, dtype=self._dtype, device=self.location.device) * 0.25
+        shape = (len(columns), len(t), self.size[1])
+        target = t[:, None].expand(shape)
+
+        def z_and_slope(x: Tensor) -> tuple[Tensor, Tensor]:
+            z, log_slope = value_and_slope(network, x)
+            return z, log_slope.exp()
+
+        x = invert_monotone(z_and_slope, target, *bracket(network, target))
+        location, scale = self._scaling(columns, x)
+        density = (F.logsigmoid(t) + F.logsigmoid(-t)).exp()[:, None]
+        terms = function(x * scale + location) * density  # (n, T, M)
+        total = terms.sum(1) * 0.25
+        # What stands at the ends must be nothing beside the whole.
+        ends = terms[:, [0, -1]].abs().amax(1)
+        return torch.where(ends > 1e-3 * (1 + total.abs()), total.sign() * torch.inf, total)
 
     def sample(
         self,
@@ -199,16 +230,15 @@ class NeuralLeaves(LeafFamily):
     ) -> Tensor:
         """Invert one leaf per cell (n, N) at u, within its bounds."""
         network = self._network(columns, components)
-        location, scale = (t[list(columns)][:, None] for t in (self.location, self.scale))
+        dtype = within.lower.dtype
+        location, scale = (t[list(columns)][:, None].to(dtype) for t in (self.location, self.scale))
         missing, exact = within.lower.isnan(), within.lower == within.upper
         lower = torch.where(missing | exact, -torch.inf, (within.lower - location) / scale)
         upper = torch.where(missing | exact, torch.inf, (within.upper - location) / scale)
-        lower, upper = lower.to(self._dtype), upper.to(self._dtype)
-        low, high, gap = values_and_gap(
-            network, _finite(lower), _finite(upper), _finite(upper - lower)
-        )
-        low = torch.where(lower.isinf(), lower, low)
-        high = torch.where(upper.isinf(), upper, high)
+        ends = (_finite(t).to(self._dtype) for t in (lower, upper, upper - lower))
+        low, high, gap = values_and_gap(network, *ends)
+        low = torch.where(lower.isinf(), lower.to(self._dtype), low)
+        high = torch.where(upper.isinf(), upper.to(self._dtype), high)
         gap = torch.where(lower.isinf() | upper.isinf(), torch.inf, gap)
         target = logit_of_interval(
             F.logsigmoid(low),
@@ -223,8 +253,10 @@ class NeuralLeaves(LeafFamily):
             return z, log_slope.exp()
 
         x = invert_monotone(z_and_slope, target, *bracket(network, target))
-        x = (x * scale + location).to(within.lower.dtype)
-        x = torch.where(missing, x, x.clamp(within.lower, within.upper))
+        # In the precision of the question: around a large offset float32 has few numbers.
+        x = x.to(within.lower.dtype) * scale + location
+        least = within.lower.nextafter(torch.full_like(within.lower, torch.inf))
+        x = torch.where(missing, x, x.clamp(least, within.upper))
         return torch.where(exact, within.lower, x)
 
     # Starting points --------------------------------------------------------------------------
@@ -235,8 +267,9 @@ class NeuralLeaves(LeafFamily):
         location = torch.nan_to_num(data.nanmean(1))
         scale = (data - location[:, None]).square().nanmean(1).sqrt()
         self.location.copy_(location)
-        # A constant or empty column has no scale of its own.
-        self.scale.copy_(torch.where(scale.isfinite() & (scale > 0), scale, 1.0))
+        # A constant or empty column has no scale of its own; its mean is off by rounding.
+        rounding = 8 * torch.finfo(data.dtype).eps * location.abs()
+        self.scale.copy_(torch.where(scale.isfinite() & (scale > rounding), scale, 1.0))
 
     @torch.no_grad()
     def start(
@@ -310,6 +343,17 @@ class NeuralLeaves(LeafFamily):
             tuple(make_layer(w, b, _BETA) for w, b in zip(weights, biases, strict=True)),
             tuple(make_gate(pick(raw)) for raw in self.gates),
         )
+
+
+def _bracket_mixture(
+    network: Network, target: Tensor, log_weights: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Bracket quantiles (n, N) between those of the components that have any weight."""
+    low, high = bracket(network, target[..., None])  # (n, N, M)
+    alive = log_weights > -torch.inf
+    low = torch.where(alive, low, torch.inf).amin(-1)
+    high = torch.where(alive, high, -torch.inf).amax(-1)
+    return low, high
 
 
 def _finite(x: Tensor) -> Tensor:

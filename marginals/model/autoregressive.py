@@ -34,12 +34,18 @@ def sample_autoregressive(
     >>> sample_autoregressive(model, 5, order=[2, 0, 1]).shape
     torch.Size([5, 3])
     """
+    if draws < 0:
+        raise ValueError(f"Expected `draws` to be at least 0; got {draws}.")
     known = density.checked(Evidence.nothing() if given is None else given)
     if len(known) != 1 or known.sets:
         raise ValueError(
             "Expected `given` to be one row of exact values and intervals; got "
             f"{known!r}. Use `density.sample`."
         )
+    density._value_of_given(known)
+    absent = known.missing()[0].tolist()
+    for column in [c for c, missing in zip(known.columns, absent, strict=True) if missing]:
+        known = known.without(column)
     free = [c for c in range(density.columns) if c not in known.columns or c in known.intervals]
     chosen = free if order is None else list(order)
     if sorted(chosen) != free:

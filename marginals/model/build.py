@@ -1,6 +1,6 @@
 """Building a model for data: families, tree and tensor, and where to start."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from marginals import structure
-from marginals.leaves import CategoricalLeaves, LeafFamily, Leaves, NeuralLeaves
+from marginals.leaves import AtomLeaves, CategoricalLeaves, LeafFamily, Leaves, NeuralLeaves
 from marginals.model.evidence import Evidence, as_evidence
 from marginals.model.tensor_density import TensorDensity
 from marginals.numerics.logspace import Parametrisation
@@ -33,6 +33,7 @@ def build(
     tree: TreeName | Tree = "coupled",
     pool: int = 2,
     categories: Mapping[int, int] | None = None,
+    atoms: Mapping[int, Sequence[float]] | None = None,
     init: Init = "data",
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
@@ -47,6 +48,7 @@ def build(
         tree: "coupled" (by |correlation|), "balanced", "random", or a `Tree`.
         pool: how many groups a node of the tree joins.
         categories: for each categorical column, its number of categories.
+        atoms: for each column with points of positive mass, those points.
         init: "data" starts component k as a narrow kernel on a random row, with weights near the
             diagonal; "paper" uses the paper's parametrisation and start.
         dtype: of the parameters.
@@ -62,7 +64,7 @@ def build(
     columns = x.shape[1]
     parametrisation: Parametrisation = "softplus" if init == "paper" else "softmax"
     shape = _tree(tree, x, pool, seed) if tensor in ("ht", "mera") else None
-    leaves = _leaves(columns, width, depth, hidden, categories or {})
+    leaves = _leaves(columns, width, depth, hidden, categories or {}, atoms or {})
     model = TensorDensity(leaves, _tensor(tensor, columns, width, shape, parametrisation)).to(dtype)
     start(model, x, init, seed)
     return model.to(evidence.lower.device)
@@ -101,23 +103,32 @@ def _complete_rows(x: Tensor, count: int, generator: torch.Generator) -> Tensor:
 
 
 def _leaves(
-    columns: int, width: int, depth: int, hidden: int, categories: Mapping[int, int]
+    columns: int,
+    width: int,
+    depth: int,
+    hidden: int,
+    categories: Mapping[int, int],
+    atoms: Mapping[int, Sequence[float]],
 ) -> Leaves:
-    for column in categories:
-        if not 0 <= column < columns:
+    for name, named in (("categories", categories), ("atoms", atoms)):
+        if not set(named) <= set(range(columns)):
             raise ValueError(
-                f"Expected `categories` to name columns 0..{columns - 1}; got {column}."
+                f"Expected `{name}` to name columns 0..{columns - 1}; got {sorted(named)}."
             )
-    continuous = [c for c in range(columns) if c not in categories]
-    families: list[LeafFamily] = []
-    owned = []
-    if continuous:
-        families.append(NeuralLeaves(len(continuous), width, depth, hidden))
-        owned.append(continuous)
+    both = sorted(set(categories) & set(atoms))
+    if both:
+        raise ValueError(f"Expected no atoms in categorical columns; got them in {both}.")
+    plain = [c for c in range(columns) if c not in categories and c not in atoms]
+    families: dict[tuple[int, ...], LeafFamily] = {}
+    if plain:
+        families[tuple(plain)] = NeuralLeaves(len(plain), width, depth, hidden)
+    if atoms:
+        owned = tuple(sorted(atoms))
+        families[owned] = AtomLeaves([atoms[c] for c in owned], width, depth, hidden)
     if categories:
-        families.append(CategoricalLeaves([categories[c] for c in sorted(categories)], width))
-        owned.append(sorted(categories))
-    return Leaves(families, owned)
+        owned = tuple(sorted(categories))
+        families[owned] = CategoricalLeaves([categories[c] for c in owned], width)
+    return Leaves(list(families.values()), list(families))
 
 
 def _tensor(

@@ -66,15 +66,17 @@ class Density(nn.Module, ABC):
 
         A NaN in `x` marginalises its cell.
         """
-        flat, shape = _flat(x)
-        return self._conditional(Evidence.exact(flat, columns), given).reshape(shape)
+        flat, shape = self._flat(x, columns)
+        return _shaped(self._conditional(Evidence.exact(flat, columns), given), shape)
 
     def logcdf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
         """Return the log of P(every X_j <= x_j), (...)."""
+        x = _numbers(x)
         return self.logprob(torch.full_like(x, -torch.inf), x, columns, given)
 
     def logsf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
         """Return the log of P(every X_j > x_j), (...)."""
+        x = _numbers(x)
         return self.logprob(x, torch.full_like(x, torch.inf), columns, given)
 
     def logprob(
@@ -85,8 +87,8 @@ class Density(nn.Module, ABC):
         given: Any = None,
     ) -> Tensor:
         """Return the log of P(every lower_j < X_j <= upper_j) for bounds (..., n)."""
-        lower, upper = torch.broadcast_tensors(lower, upper)
-        (low, shape), (high, _) = _flat(lower), _flat(upper)
+        lower, upper = torch.broadcast_tensors(_numbers(lower), _numbers(upper))
+        (low, shape), (high, _) = self._flat(lower, columns), self._flat(upper, columns)
         absent = low.isnan() | high.isnan()
         empty = (low >= high) & ~absent
         if bool((low > high).any()):
@@ -95,7 +97,7 @@ class Density(nn.Module, ABC):
         low, high = torch.where(empty, -torch.inf, low), torch.where(empty, torch.inf, high)
         box = Evidence.interval(low, high, columns)
         out = self._conditional(box, given)
-        return torch.where(empty.any(-1), -torch.inf, out).reshape(shape)
+        return _shaped(torch.where(empty.any(-1).to(out.device), -torch.inf, out), shape)
 
     def pdf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
         """Return the density; see `logpdf`."""
@@ -125,6 +127,7 @@ class Density(nn.Module, ABC):
         One row of evidence gives the shape of `u`; B rows give (B, ...).
         """
         known = self.checked(Evidence.nothing() if given is None else given)
+        self.check_columns([column])
         if column in known.columns:
             raise ValueError(
                 f"Expected `column` and `given` to be disjoint; got column {column} in both. "
@@ -132,7 +135,7 @@ class Density(nn.Module, ABC):
             )
         self._value_of_given(known)
         levels = torch.as_tensor(u, device=known.lower.device)
-        levels = levels if levels.is_floating_point() else levels.double()
+        levels = levels.to(torch.promote_types(levels.dtype, known.lower.dtype))
 
         def solve(part: Evidence) -> Tensor:
             grid = levels.reshape(-1, 1, 1).expand(-1, len(part), 1)
@@ -180,18 +183,34 @@ class Density(nn.Module, ABC):
     def checked(self, evidence: Any) -> Evidence:
         """Check that the evidence speaks of this density's columns, and bring it to its device."""
         known = as_evidence(evidence)
-        for column in known.columns:
-            if not 0 <= column < self.columns:
-                raise ValueError(
-                    f"Expected columns between 0 and {self.columns - 1}; got {column}."
-                )
+        self.check_columns(known.columns)
         self._check_categories(known)
         parameter = next(self.parameters(), None)
         if parameter is None:
             return known
         # Never narrower than the model: samples and quantiles come back in this dtype.
-        dtype = parameter.dtype if not known.columns else known.lower.dtype
-        return known.to(parameter.device, torch.promote_types(dtype, parameter.dtype))
+        dtype = torch.promote_types(known.lower.dtype, parameter.dtype)
+        return known.to(parameter.device, dtype)
+
+    def check_columns(self, columns: Sequence[int]) -> None:
+        """Refuse columns that this density does not have."""
+        for column in columns:
+            if not 0 <= column < self.columns:
+                raise ValueError(
+                    f"Expected columns between 0 and {self.columns - 1}; got {column}."
+                )
+
+    def _flat(self, x: Tensor, columns: Sequence[int] | None) -> tuple[Tensor, torch.Size]:
+        """View (..., n) as rows, where n must be all columns unless they are named."""
+        x = _numbers(x)
+        if x.ndim == 0:
+            raise ValueError("Expected an array whose last dim runs over columns; got a scalar.")
+        if columns is None and x.shape[-1] != self.columns:
+            raise ValueError(
+                f"Expected values for all {self.columns} columns; got {x.shape[-1]}. Say which "
+                "with `columns`."
+            )
+        return x.reshape(-1, x.shape[-1]), x.shape[:-1]
 
     def _check_categories(self, known: Evidence) -> None:
         for column in known.sets:
@@ -256,8 +275,12 @@ def _check_codes(lower: Tensor, upper: Tensor, column: int, count: int) -> None:
         )
 
 
-def _flat(x: Tensor) -> tuple[Tensor, torch.Size]:
-    """View (..., n) as rows."""
-    if x.ndim == 0:
-        raise ValueError("Expected an array whose last dim runs over columns; got a scalar.")
-    return x.reshape(-1, x.shape[-1]), x.shape[:-1]
+def _numbers(x: Any) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"Expected a torch.Tensor; got {type(x).__name__}.")
+    return x if x.is_floating_point() or x.is_complex() else x.to(torch.get_default_dtype())
+
+
+def _shaped(out: Tensor, shape: torch.Size) -> Tensor:
+    """Give answers the shape of the question; one row asked of B rows of evidence has B answers."""
+    return out.reshape(shape) if out.numel() == shape.numel() else out

@@ -8,6 +8,7 @@ from torch.distributions import Distribution, constraints
 
 from marginals.model.density import Density
 from marginals.model.evidence import Evidence
+from marginals.model.nmdma import NMDMA
 from marginals.model.view import View
 
 
@@ -31,15 +32,21 @@ class DensityDistribution(Distribution):
 
     def __init__(self, density: Density, validate_args: bool | None = None) -> None:
         self.density = density
-        rows = density.rows if isinstance(density, View) else 1
-        batch = torch.Size() if rows == 1 else torch.Size((rows,))
+        # Rows of evidence: one for each element of the batch, or one for all of them.
+        self._rows = density.rows if isinstance(density, View) else 1
+        batch = torch.Size() if self._rows == 1 else torch.Size((self._rows,))
         event = torch.Size() if density.columns == 1 else torch.Size((density.columns,))
         super().__init__(batch, event, validate_args=validate_args)
 
+    def __repr__(self) -> str:
+        batch, event = tuple(self.batch_shape), tuple(self.event_shape)
+        return f"DensityDistribution(batch_shape={batch}, event_shape={event})"
+
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]
-        """Whether samples carry gradients: if every column is continuous."""
-        return all(count is None for count in self.density.categories)
+        """Whether samples carry gradients: if all columns are continuous and it is no nMDMA."""
+        smooth = all(count is None for count in self.density.categories)
+        return smooth and not any(isinstance(part, NMDMA) for part in self.density.modules())
 
     @constraints.dependent_property
     def support(self) -> Any:
@@ -52,35 +59,30 @@ class DensityDistribution(Distribution):
             return each[0]
         if all(constraint is constraints.real for constraint in each):
             return constraints.real_vector
-        return constraints.independent(constraints.stack(each, dim=-1), 1)
+        return constraints.independent(constraints.cat(each, dim=-1), 1)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "DensityDistribution":
         """Return the same distribution with a larger batch."""
         shape = torch.Size(batch_shape)
-        if shape == self.batch_shape:
-            return self
-        if len(shape) != 1 or self.batch_shape != torch.Size():
-            raise NotImplementedError(
-                f"Expected to expand batch shape () to (B,); got {tuple(self.batch_shape)} to "
-                f"{tuple(shape)}."
-            )
-        view = self.density if isinstance(self.density, View) else None
-        base = self.density if view is None else view.base
-        kept = range(base.columns) if view is None else view.kept
-        given = (Evidence.nothing() if view is None else view.given).expand(shape[0])
-        return DensityDistribution(View(base, kept, given), self._validate_args)
+        density = self.density
+        if isinstance(density, View) and self._rows != 1:
+            index = torch.arange(self._rows).reshape(self.batch_shape).expand(shape).flatten()
+            density = _with_rows(density, index)
+        larger = DensityDistribution(density, self._validate_args)
+        larger._batch_shape = shape
+        return larger
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the log density."""
         if self._validate_args:
             self._validate_sample(value)
-        return self._query(self.density.logpdf, value)
+        return self._query("logpdf", value)
 
     def cdf(self, value: Tensor) -> Tensor:
         """Return the joint CDF."""
         if self._validate_args:
             self._validate_sample(value)
-        return self._query(self.density.logcdf, value).exp()
+        return self._query("cdf", value)
 
     def icdf(self, value: Tensor) -> Tensor:
         """Return the quantile of a univariate distribution."""
@@ -90,15 +92,19 @@ class DensityDistribution(Distribution):
                 f"{self.density.columns}. Take a marginal of one column."
             )
         shape = torch.broadcast_shapes(value.shape, self.batch_shape)
-        u = value.expand(shape).reshape(-1, *self.batch_shape or (1,), 1)
+        u = value.expand(shape).reshape(-1, self._rows, 1)
         return self.density.univariates().ppf(u).reshape(shape)
 
     def sample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> Tensor:
         """Draw samples (*sample_shape, *batch_shape, *event_shape)."""
-        shape = torch.Size(sample_shape)
+        shape = self._extended_shape(torch.Size(sample_shape))
+        draws = torch.Size(sample_shape).numel()
+        if self._rows == 1:
+            draws *= self.batch_shape.numel()
+        nothing = self.density.checked(Evidence.nothing())
         with torch.no_grad():
-            rows = self.density.sample_rows(self._rows(), shape.numel(), generator)  # (B, S, D)
-        return rows.transpose(0, 1).reshape(self._extended_shape(shape))
+            rows = self.density.sample_rows(nothing, draws, generator)  # (B, S, D)
+        return rows.transpose(0, 1).reshape(shape)
 
     def rsample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> Tensor:
         r"""Draw samples whose gradients follow the parameters, by implicit reparametrisation.
@@ -107,41 +113,37 @@ class DensityDistribution(Distribution):
         stays what it was: :math:`dx_j = -dF(x_j | x_{<j}) / p(x_j | x_{<j})`.
         """
         if not self.has_rsample:
-            raise NotImplementedError("Expected continuous columns for `rsample`; got categories.")
+            raise NotImplementedError(
+                "Expected a density with continuous columns and univariate conditionals for "
+                "`rsample`; got categories or nMDMA. Use `sample`."
+            )
         x = self.sample(sample_shape, generator)
-        flat = x.reshape(-1, *self.batch_shape or (1,), self.density.columns)
-        draws, rows, columns = flat.shape
+        flat = x.reshape(-1, self.density.columns)
+        density = self._tiled(len(flat))
         moved: list[Tensor] = []
-        for column in range(columns):
-            own = flat[..., column].reshape(-1, 1)
-            if moved:
-                before = torch.stack(moved, -1).reshape(draws * rows, column)
-            else:
-                before = own[:, :0]
+        for column in range(self.density.columns):
+            own = flat[:, [column]]
+            before = torch.cat([own[:, :0], *moved], 1)
             known = Evidence.exact(before, range(column))
-            at = self._tiled(draws).univariates(known, [column]).evaluate(own)
+            at = density.univariates(known, [column]).evaluate(own)
             change = -at.log_cdf.exp() / at.log_density.detach().exp()
-            moved.append((own + change - change.detach()).reshape(draws, rows))
-        return torch.stack(moved, -1).reshape(x.shape)
+            moved.append(own + change - change.detach())
+        return torch.cat(moved, 1).reshape(x.shape)
 
-    def _tiled(self, draws: int) -> Density:
-        """Repeat the evidence of a batch once per draw, draws first."""
-        if not isinstance(self.density, View) or self.density.rows == 1:
-            return self.density
-        index = torch.arange(self.density.rows).repeat(draws)
-        view = self.density
-        return View(view.base, view.kept, view.given.rows(index.to(view.given.lower.device)))
-
-    def _rows(self) -> Evidence:
-        return self.density.checked(Evidence.nothing())
-
-    def _query(self, query: Any, value: Tensor) -> Tensor:
-        """Ask for values (..., B, D), rows of one batch element at a time aligned to evidence."""
-        events = value[..., None] if self.density.columns == 1 else value
+    def _query(self, query: str, value: Tensor) -> Tensor:
+        """Ask for events, row by row, each given the evidence of its batch element."""
+        columns = self.density.columns
+        events = value[..., None] if columns == 1 else value
         shape = torch.broadcast_shapes(events.shape[:-1], self.batch_shape)
-        events = events.expand(*shape, self.density.columns)
-        if self.batch_shape == torch.Size() or events.ndim <= 2:
-            return query(events).reshape(shape)
-        draws = shape[:-1].numel()
-        tiled = self._tiled(draws)
-        return getattr(tiled, query.__name__)(events.reshape(-1, events.shape[-1])).reshape(shape)
+        flat = events.expand(*shape, columns).reshape(-1, columns)
+        return getattr(self._tiled(len(flat)), query)(flat).reshape(shape)
+
+    def _tiled(self, count: int) -> Density:
+        """Repeat the evidence of the batch for `count` rows, one batch after the other."""
+        if not isinstance(self.density, View) or self._rows in (1, count):
+            return self.density
+        return _with_rows(self.density, torch.arange(count) % self._rows)
+
+
+def _with_rows(view: View, index: Tensor) -> View:
+    return View(view.base, view.kept, view.given.rows(index.to(view.given.lower.device)))

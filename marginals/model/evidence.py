@@ -1,8 +1,10 @@
 """Evidence: what is known of a row, cell by cell."""
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from numbers import Integral
+from typing import Any, SupportsFloat, final
 
 import torch
 from torch import Tensor
@@ -78,7 +80,7 @@ class Evidence:
             if isinstance(cell, set | frozenset):
                 sets[column] = _mask(column, cell)
                 cell = torch.nan
-            low, high = cell if isinstance(cell, tuple) else (cell, cell)
+            low, high = _pair(column, cell)
             lower.append(-torch.inf if low is None else float(low))
             upper.append(torch.inf if high is None else float(high))
         dtype = dtype or torch.float64
@@ -89,7 +91,9 @@ class Evidence:
     @staticmethod
     def nothing(rows: int = 1, like: Tensor | None = None) -> "Evidence":
         """Know nothing of `rows` rows."""
-        empty = torch.empty(rows, 0) if like is None else like.new_empty(rows, 0)
+        empty = (
+            torch.empty(rows, 0, dtype=torch.float32) if like is None else like.new_empty(rows, 0)
+        )
         return Evidence((), empty, empty)
 
     # Shape ------------------------------------------------------------------------------------
@@ -159,8 +163,8 @@ class Evidence:
         return Evidence(self.columns, lower, upper, sets, self.intervals)
 
     def batches(self, size: int) -> Iterator["Evidence"]:
-        """Cut into batches of rows."""
-        for start in range(0, len(self), size):
+        """Cut into batches of rows; no rows are one empty batch."""
+        for start in range(0, max(1, len(self)), size):
             yield self.rows(slice(start, start + size))
 
     def without(self, column: int) -> "Evidence":
@@ -219,10 +223,9 @@ class Evidence:
         return torch.where(middle.isinf(), torch.nan, middle)
 
     def missing(self) -> Tensor:
-        """Say which cells are missing, (B, n)."""
+        """Say which cells are missing, (B, n); a set of categories is never so."""
         missing = self.lower.isnan() | ((self.lower == -torch.inf) & (self.upper == torch.inf))
-        for column, mask in self.sets.items():
-            missing[:, self.columns.index(column)] &= mask.all(-1)
+        missing[:, [self.columns.index(column) for column in self.sets]] = False
         return missing
 
 
@@ -253,7 +256,10 @@ def _matrix(x: Any, name: str) -> Tensor:
 
 
 def _names(columns: Sequence[int] | None, count: int) -> tuple[int, ...]:
-    names = tuple(range(count)) if columns is None else tuple(int(c) for c in columns)
+    try:
+        names = tuple(range(count)) if columns is None else tuple(map(operator.index, columns))
+    except TypeError:
+        raise TypeError(f"Expected columns to be whole numbers; got {columns!r}.") from None
     if len(names) != count:
         raise ValueError(
             f"Expected as many columns as the {count} given by name; got {len(names)}: {names}."
@@ -273,10 +279,20 @@ def _refuse(bad: Tensor, names: tuple[int, ...], expected: str, remedy: str) -> 
         )
 
 
+def _pair(column: int, cell: Any) -> tuple[SupportsFloat | None, SupportsFloat | None]:
+    pair = cell if isinstance(cell, tuple) else (cell, cell)
+    if len(pair) != 2 or not all(end is None or isinstance(end, SupportsFloat) for end in pair):
+        raise TypeError(
+            f"Expected a number, a pair (low, high) or a set of codes for column {column}; got "
+            f"{cell!r}."
+        )
+    return pair
+
+
 def _mask(column: int, codes: set[int] | frozenset[int]) -> Tensor:
-    if not codes or any(not isinstance(c, int) or c < 0 for c in codes):
+    if not codes or any(not isinstance(c, Integral) or c < 0 for c in codes):
         raise ValueError(
-            f"Expected the set for column {column} to hold codes 0, 1, ...; got {sorted(codes)}."
+            f"Expected the set for column {column} to hold codes 0, 1, ...; got {set(codes)}."
         )
     mask = torch.zeros(1, max(codes) + 1, dtype=torch.bool)
     mask[0, sorted(codes)] = True

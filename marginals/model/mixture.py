@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from marginals.model.density import Density
 from marginals.model.evidence import Evidence
 from marginals.model.univariate import UnivariateMixture
+from marginals.model.view import View
 from marginals.numerics import draw_many, logsumexp
 
 
@@ -30,12 +31,18 @@ class Mixture(Density):
                 "Expected all `members` to have the same columns and categories; got "
                 f"{[member.categories for member in members]}."
             )
+        rows = [member.rows for member in members if isinstance(member, View)]
+        if any(count != 1 for count in rows):
+            raise ValueError(
+                f"Expected views among `members` to be given one row of evidence; got {rows} rows. "
+                "Condition the mixture instead."
+            )
         self.members = nn.ModuleList(members)
         shares = torch.ones(len(members)) if weights is None else torch.tensor(list(weights))
-        if len(shares) != len(members) or not bool((shares > 0).all()):
+        if len(shares) != len(members) or not bool(((shares > 0) & shares.isfinite()).all()):
             raise ValueError(
-                f"Expected {len(members)} positive `weights`; got {shares.tolist()}. Leave members "
-                "of no weight out."
+                f"Expected {len(members)} positive, finite `weights`; got {shares.tolist()}. Leave "
+                "members of no weight out."
             )
         like = next(members[0].parameters(), shares)
         shares = shares.to(like.device, like.dtype)

@@ -37,10 +37,11 @@ class NMDMA(Density):
 
     def __init__(self, inner: TensorDensity, order: Sequence[int] | None = None) -> None:
         super().__init__()
-        if any(count is not None for count in inner.categories):
+        kinds = [family.kind for family in inner.leaves]
+        if kinds != [NeuralLeaves.kind]:
             raise ValueError(
-                "Expected all columns of nMDMA to be continuous; got categorical ones. Use a "
-                "TensorDensity for mixed columns."
+                f"Expected all columns of nMDMA to be continuous; got leaves of kinds {kinds}. Use "
+                "a TensorDensity for mixed columns."
             )
         columns, width = inner.columns, inner.leaves.width
         chosen = tuple(range(columns)) if order is None else tuple(order)
@@ -108,8 +109,11 @@ class NMDMA(Density):
         """Return T sigma(x) for some columns (n, B, M), from x (D, B) in the columns' own units."""
         family, index = self._family, list(columns)
         scaled = (x - family.location[:, None]) / family.scale[:, None]
-        # A missing cell shifts only cells before it in the order, which are missing too.
-        squashed = torch.where(scaled.isfinite(), torch.sigmoid(scaled), 0.0).to(self.raw.dtype)
+        # A missing cell shifts only cells before it in the order, which are missing too. Its NaN
+        # must not reach the sigmoid, whose gradient it would spoil.
+        known = scaled.isfinite()
+        squashed = torch.where(known, torch.sigmoid(torch.where(known, scaled, 0.0)), 0.0)
+        squashed = squashed.to(self.raw.dtype)
         shift = squashed.T @ self._shift_weights()[index].transpose(1, 2)
         return shift * family.scale[index][:, None, None]
 

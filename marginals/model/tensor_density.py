@@ -58,6 +58,7 @@ class TensorDensity(Density):
         """Return p(x_j | what is known of the other columns) for columns j, all by default."""
         known = self.checked(Evidence.nothing() if given is None else given)
         asked = tuple(range(self.columns)) if columns is None else tuple(columns)
+        self.check_columns(asked)
         values = self._values(known, sorted({*known.columns, *asked}))
         outside = self.tensor.log_outside(values)
         place = {column: i for i, column in enumerate(values.columns)}

@@ -1,7 +1,8 @@
 """Univariate conditionals of many columns and rows at once."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import final
 
 import torch
@@ -30,6 +31,13 @@ class Univariates(ABC):
     def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return quantiles for log u and log(1 - u), (..., B, n)."""
 
+    @abstractmethod
+    def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
+        """Return E f(X_j, j), (B, n); `function` maps values (n, ...) of columns to as many.
+
+        Exact sums for categories, quadrature for continuous leaves; see `NeuralLeaves.expect`.
+        """
+
     def logpdf(self, x: Tensor) -> Tensor:
         """Return the log density (the log mass of a category) at `x` (..., B, n)."""
         return self.evaluate(x).log_density
@@ -50,6 +58,7 @@ class Univariates(ABC):
                 "Every leaf reaches to infinity at 0 and 1."
             )
         x = self.quantile(u.double().log(), torch.log1p(-u.double()))
+        x = x.to(torch.promote_types(u.dtype, self.log_evidence.dtype))
         return self._with_gradient(x, u) if torch.is_grad_enabled() else x
 
     def _with_gradient(self, x: Tensor, u: Tensor) -> Tensor:
@@ -77,21 +86,25 @@ class LeafMixtures(Univariates):
         self.leaves, self.columns = leaves, tuple(columns)
         total = logsumexp(log_weights)  # (n, B)
         self.log_evidence = total.T
-        self.log_weights = log_weights - total[..., None]
+        # Evidence that cannot happen leaves any weights: a mixture of models may still need them.
+        possible = (total > -torch.inf)[..., None]
+        even = -math.log(log_weights.shape[-1])
+        self.log_weights = torch.where(possible, log_weights - total[..., None], even)
         self.discrete = tuple(leaves.family_of(c)[0].discrete for c in self.columns)
 
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
         count, rows, width = self.log_weights.shape
-        flat = x.expand(*torch.broadcast_shapes(x.shape, (rows, count))).reshape(-1, rows, count)
-        draws = len(flat)
+        shape = torch.broadcast_shapes(x.shape, (rows, count))
+        draws = shape[:-2].numel()
+        flat = x.expand(shape).reshape(draws, rows, count)
         cells = flat.movedim(-1, 0).reshape(count, draws * rows)
         parts = self.leaves.evaluate(cells, self.columns)
 
         def mixed(part: Tensor) -> Tensor:
             parted = part.reshape(count, draws, rows, width)
             out = logsumexp(self.log_weights[:, None] + parted)  # (n, Q, B)
-            return out.movedim(0, -1).reshape(*x.shape[:-2], rows, count)
+            return out.movedim(0, -1).reshape(shape)
 
         return LeafEvaluation(mixed(parts.log_cdf), mixed(parts.log_sf), mixed(parts.log_density))
 
@@ -99,13 +112,21 @@ class LeafMixtures(Univariates):
         """Return quantiles for log u and log(1 - u), (..., B, n)."""
         count, rows, _ = self.log_weights.shape
         shape = torch.broadcast_shapes(log_u.shape, (rows, count))
-        dtype = self.log_weights.dtype
+        dtype, draws = self.log_weights.dtype, shape[:-2].numel()
         low, high = (
-            t.expand(shape).reshape(-1, rows, count).permute(2, 1, 0).to(dtype)  # (n, B, Q)
+            t.expand(shape).reshape(draws, rows, count).permute(2, 1, 0).to(dtype)  # (n, B, Q)
             for t in (log_u, log_1mu)
         )
         out = self.leaves.invert(low, high, self.log_weights, self.columns)
         return out.permute(2, 1, 0).reshape(shape)
+
+    def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
+        """Return E f(X_j, j), (B, n): leaf expectations, mixed."""
+        each = self.leaves.expect(function, self.columns)  # (n, M)
+        weights = self.log_weights.exp()
+        # A leaf without weight does not count, even if its expectation is infinite.
+        terms = torch.where(weights > 0, weights * each[:, None], 0.0)
+        return terms.sum(-1).T
 
 
 @final
@@ -172,3 +193,9 @@ class UnivariateMixture(Univariates):
             high = torch.where(reached & open_, middle, high)
             low = torch.where(~reached & open_, middle + 1, low)
         return low
+
+    def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
+        """Return E f(X_j, j), (B, n): members' expectations, mixed."""
+        each = torch.stack([member.expect(function) for member in self.members])
+        weights = self.log_weights.exp()
+        return torch.where(weights > 0, weights * each, 0.0).sum(0)

@@ -1,11 +1,12 @@
 """Marginals and conditionals of a density, as densities."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
+from marginals.leaves import LeafEvaluation
 from marginals.model.density import Density
 from marginals.model.evidence import Evidence, as_evidence
 from marginals.model.univariate import Univariates
@@ -32,7 +33,7 @@ class View(Density):
         kept = tuple(int(c) for c in columns)
         known = Evidence.nothing() if given is None else as_evidence(given)
         if isinstance(base, View):
-            known = base.given.join(known.renamed(base.kept))
+            known = base.given.join(base.checked(known).renamed(base.kept))
             kept = tuple(base.kept[c] for c in _within(kept, base.columns))
             base = base.base
         self.base = base
@@ -76,9 +77,10 @@ class View(Density):
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
         """Return p(x_j | what is known of the other columns) for columns j, all by default."""
         known = Evidence.nothing() if given is None else as_evidence(given)
-        asked = range(self.columns) if columns is None else _within(columns, self.columns)
+        asked = _within(range(self.columns) if columns is None else columns, self.columns)
         joint = self._with_given(self.checked(known))
-        return self.base.univariates(joint, [self.kept[c] for c in asked])
+        inner = self.base.univariates(joint, [self.kept[c] for c in asked])
+        return ViewUnivariates(inner, asked, self.base.log_value(self.given))
 
     def sample_rows(
         self, given: Evidence, draws: int, generator: torch.Generator | None = None
@@ -111,6 +113,34 @@ class View(Density):
 
     def _with_given(self, evidence: Evidence) -> Evidence:
         return evidence.renamed(self.kept).join(self.given)
+
+
+@final
+class ViewUnivariates(Univariates):
+    """Univariates of a view: those of its base, under the view's names and given its evidence.
+
+    Args:
+        inner: the univariates of the base.
+        columns: what the view calls their columns.
+        log_given: the log value of the view's evidence, (B,) or (1,).
+    """
+
+    def __init__(self, inner: Univariates, columns: Sequence[int], log_given: Tensor) -> None:
+        self.inner, self.columns, self.discrete = inner, tuple(columns), inner.discrete
+        self.log_evidence = inner.log_evidence - log_given[:, None]
+
+    def evaluate(self, x: Tensor) -> LeafEvaluation:
+        """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
+        return self.inner.evaluate(x)
+
+    def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
+        """Return quantiles for log u and log(1 - u), (..., B, n)."""
+        return self.inner.quantile(log_u, log_1mu)
+
+    def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
+        """Return E f(X_j, j), (B, n), where j are the view's names."""
+        names = dict(zip(self.inner.columns, self.columns, strict=True))
+        return self.inner.expect(lambda x, columns: function(x, [names[c] for c in columns]))
 
 
 def _within(columns: Sequence[int], count: int) -> tuple[int, ...]:

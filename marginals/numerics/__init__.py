@@ -12,7 +12,7 @@ from marginals.numerics.logspace import (
     raw_weights,
     sum_of_others,
 )
-from marginals.numerics.sigmoid import log_sigmoid_density, log_sigmoid_interval
+from marginals.numerics.sigmoid import log_sigmoid_density, log_sigmoid_interval, x_minus_tanh
 
 __all__ = [
     "draw",
@@ -29,4 +29,5 @@ __all__ = [
     "logsumexp",
     "raw_weights",
     "sum_of_others",
+    "x_minus_tanh",
 ]

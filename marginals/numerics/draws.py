@@ -13,7 +13,7 @@ def draw(log_weights: Tensor, generator: torch.Generator | None = None) -> Tenso
     cumulative = _cumulative(log_weights)
     u = _uniform(log_weights.shape[:-1], log_weights.device, generator)
     index = torch.searchsorted(cumulative, u[..., None], right=True).squeeze(-1)
-    return index.clamp_max(log_weights.shape[-1] - 1)
+    return index.minimum(_last(cumulative))
 
 
 def draw_rows(
@@ -30,10 +30,11 @@ def draw_rows(
     """
     count, size = log_weights.shape
     shift = torch.arange(count, device=log_weights.device, dtype=torch.float64)
-    table = (_cumulative(log_weights) + shift[:, None]).flatten()
+    cumulative = _cumulative(log_weights)
+    table = (cumulative + shift[:, None]).flatten()
     u = _uniform(rows.shape, rows.device, generator) + rows
     index = torch.searchsorted(table, u, right=True) - rows * size
-    return index.clamp(0, size - 1)
+    return index.clamp_min(0).minimum(_last(cumulative)[rows])
 
 
 def draw_many(log_weights: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
@@ -45,12 +46,17 @@ def draw_many(log_weights: Tensor, draws: int, generator: torch.Generator | None
     cumulative = _cumulative(log_weights)
     u = _uniform(torch.Size((len(log_weights), draws)), log_weights.device, generator)
     index = torch.searchsorted(cumulative, u, right=True)
-    return index.clamp_max(log_weights.shape[-1] - 1)
+    return index.minimum(_last(cumulative)[:, None])
 
 
 def _cumulative(log_weights: Tensor) -> Tensor:
     cumulative = log_weights.double().softmax(-1).cumsum(-1)
     return (cumulative / cumulative[..., -1:]).contiguous()
+
+
+def _last(cumulative: Tensor) -> Tensor:
+    """Return the last index that has weight: rounding must not draw one behind it."""
+    return (cumulative < 1).sum(-1)
 
 
 def _uniform(shape: torch.Size, device: torch.device, generator: torch.Generator | None) -> Tensor:

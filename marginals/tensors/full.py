@@ -63,9 +63,9 @@ class FullTensor(ComponentTensor):
 
     def log_outside(self, values: LeafValues) -> Tensor:
         """Return what the rest says of each column's component, (n, B, M)."""
-        count, rows, width = values.log_values.shape
-        rest = [self._log_joint(values, without=j).movedim(1 + j, 1) for j in range(count)]
-        return torch.stack([logsumexp(joint.reshape(rows, width, -1)) for joint in rest])
+        modes = range(len(values.columns))
+        rest = [self._log_joint(values, without=j).movedim(1 + j, -1) for j in modes]
+        return torch.stack([logsumexp(joint[:, None].flatten(1, -2), dim=1) for joint in rest])
 
     def sample(
         self, values: LeafValues, draws: int, generator: torch.Generator | None = None

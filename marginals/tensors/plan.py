@@ -39,7 +39,7 @@ class Level:
 
     def scatter(self, children: Tensor, kept: Tensor) -> Tensor:
         """Undo `gather`: put (n, p, ...) and what was kept back into a pool (P, ...)."""
-        flat = children.reshape(-1, *children.shape[2:])
+        flat = children.flatten(0, 1)
         if self.whole:
             return flat
         pool = flat.new_zeros(self.size + 1, *flat.shape[1:])

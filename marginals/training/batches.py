@@ -25,13 +25,13 @@ class Rows:
 
 
 def make_rows(evidence: Evidence, weight: Tensor | None, name: str) -> Rows:
-    """Pair evidence with its weights, one by default, and check them."""
+    """Pair evidence with its weights, one by default; rows of weight zero are left out."""
     if len(evidence) == 0:
         raise ValueError(f"Expected `{name}` to have at least one row; got none.")
-    device = evidence.lower.device
     if weight is None:
-        return Rows(evidence, torch.ones(len(evidence), device=device))
-    weight = torch.as_tensor(weight, device=device, dtype=torch.float32).flatten()
+        return Rows(evidence, evidence.lower.new_ones(len(evidence)))
+    weight = torch.as_tensor(weight, device=evidence.lower.device, dtype=torch.float64)
+    weight = weight.detach().flatten()
     if len(weight) != len(evidence):
         raise ValueError(
             f"Expected one weight for each of the {len(evidence)} rows of `{name}`; got "
@@ -42,7 +42,10 @@ def make_rows(evidence: Evidence, weight: Tensor | None, name: str) -> Rows:
             f"Expected the weights of `{name}` to be finite, nonnegative and not all zero; got "
             f"{float(weight.min())} to {float(weight.max())}."
         )
-    return Rows(evidence, weight)
+    # Only proportions matter; as shares of the largest, no sum of them overflows.
+    rows = Rows(evidence, (weight / weight.max()).to(evidence.lower.dtype))
+    used = rows.weight > 0
+    return rows if bool(used.all()) else rows.take(used)
 
 
 def split(rows: Rows, fraction: float, seed: int) -> tuple[Rows, Rows | None]:
@@ -51,9 +54,14 @@ def split(rows: Rows, fraction: float, seed: int) -> tuple[Rows, Rows | None]:
     if count == 0 or count == len(rows):
         return rows, None
     order = _permutation(len(rows), seed, 0, rows.weight.device)
-    held = rows.take(order[:count])
-    # Rows of weight zero judge nothing.
-    return rows.take(order[count:]), held if bool(held.weight.sum() > 0) else None
+    return rows.take(order[count:]), rows.take(order[:count])
+
+
+def sample(rows: Rows, most: int, seed: int) -> Rows:
+    """Pick at most `most` random rows."""
+    if len(rows) <= most:
+        return rows
+    return rows.take(_permutation(len(rows), seed, 0, rows.weight.device)[:most])
 
 
 def batch_at(rows: Rows, step: int, size: int, seed: int, orders: dict[int, Tensor]) -> Rows:

@@ -3,7 +3,11 @@
 import dataclasses
 import os
 from dataclasses import dataclass
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, get_args
+
+# Numbers of numpy are accepted too, and become Python's: a checkpoint holds them as JSON.
+_NUMBERS: dict[Any, tuple[Any, str]] = {int: (Integral, "an integer"), float: (Real, "a number")}
 
 
 @dataclass(frozen=True)
@@ -13,13 +17,14 @@ class FitConfig:
     Args:
         batch_size: rows per step.
         learning_rate: of AdamW, at the start.
-        weight_decay: decoupled, on all parameters but biases and category logits.
+        weight_decay: decoupled, on all parameters but biases and the logits of categories and of
+            mixtures.
         clip_norm: the largest norm of the gradient, None for no clipping.
         max_steps: the most steps.
         max_seconds: the most seconds, None for no limit. A fit stopped by the clock is not
             reproducible to the digit.
         validation_fraction: the share of rows held out if no validation data are given; 0 judges by
-            the training loss.
+            the loss of (at most 65536) training rows.
         evaluate_every: steps between evaluations; None for once per epoch, within 50 and 400.
         patience: evaluations without gain before going back to the best weights at a lower rate.
         factor: by which the rate is then multiplied.
@@ -55,20 +60,35 @@ class FitConfig:
     progress: bool | None = None
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            self._make_number(field.name, get_args(field.type) or (field.type,))
         self._expect(self.batch_size >= 1, "batch_size", "at least 1")
         self._expect(self.learning_rate > 0, "learning_rate", "positive")
         self._expect(self.weight_decay >= 0, "weight_decay", "at least 0")
         self._expect(self.clip_norm is None or self.clip_norm > 0, "clip_norm", "positive or None")
         self._expect(self.max_steps >= 0, "max_steps", "at least 0")
+        limit = self.max_seconds
+        self._expect(limit is None or limit >= 0, "max_seconds", "at least 0 or None")
         self._expect(0 <= self.validation_fraction < 1, "validation_fraction", "in [0, 1)")
         every = self.evaluate_every
         self._expect(every is None or every >= 1, "evaluate_every", "at least 1 or None")
         self._expect(self.patience >= 1, "patience", "at least 1")
         self._expect(0 < self.factor < 1, "factor", "between 0 and 1")
         self._expect(self.max_cuts >= 0, "max_cuts", "at least 0")
+        self._expect(self.min_gain >= 0, "min_gain", "at least 0")
         self._expect(self.noise >= 0, "noise", "at least 0")
         self._expect(0 <= self.averaging < 1, "averaging", "in [0, 1)")
         self._expect(self.checkpoint_seconds >= 0, "checkpoint_seconds", "at least 0")
+
+    def _make_number(self, name: str, kinds: tuple[Any, ...]) -> None:
+        setting = getattr(self, name)
+        number = next((kind for kind in kinds if kind in _NUMBERS), None)
+        if number is None or (setting is None and type(None) in kinds):
+            return
+        kind, what = _NUMBERS[number]
+        if not isinstance(setting, kind):
+            raise TypeError(f"Expected `{name}` to be {what}; got {setting!r}.")
+        object.__setattr__(self, name, number(setting))
 
     def _expect(self, fine: bool, name: str, what: str) -> None:
         if not fine:

@@ -1,6 +1,7 @@
 """Maximum likelihood by AdamW, with validation, plateau schedule, best weights and checkpoints."""
 
 import dataclasses
+import math
 import time
 from typing import Any
 
@@ -14,20 +15,26 @@ from marginals.training.batches import (
     batch_at,
     make_rows,
     noise_scale,
+    sample,
     split,
     with_noise,
 )
 from marginals.training.config import FitConfig
+from marginals.training.identity import identify
 from marginals.training.progress import FitProgress
 from marginals.training.result import FitError, FitResult, Record
 from marginals.training.state import (
+    Weights,
     copy_weights,
-    fingerprint,
     load_checkpoint,
     load_weights,
     new_state,
     save_checkpoint,
 )
+
+# Training rows that judge the weights where none are held out: enough to tell 0.01 nats, and few
+# enough not to outweigh the steps in between.
+_MOST_JUDGING = 1 << 16
 
 
 def fit(
@@ -63,6 +70,8 @@ def fit(
     config = dataclasses.replace(config or FitConfig(), **_known(settings))
     train = make_rows(model.checked(data), sample_weight, "data")
     held: Rows | None = None
+    if validation is None and validation_weight is not None:
+        raise ValueError("Expected `validation_weight` only beside `validation`; got it alone.")
     if validation is not None:
         held = make_rows(model.checked(validation), validation_weight, "validation")
     else:
@@ -74,7 +83,8 @@ class _Fit:
     """One run of `fit`: its data, settings and state."""
 
     def __init__(self, model: Density, train: Rows, held: Rows | None, config: FitConfig) -> None:
-        self.model, self.train, self.held, self.config = model, train, held, config
+        self.model, self.train, self.config = model, train, config
+        self.judging = sample(train, _MOST_JUDGING, config.seed) if held is None else held
         per_epoch = max(1, len(train) // config.batch_size)
         self.per_epoch = per_epoch
         self.every = config.evaluate_every or min(400, max(50, per_epoch))
@@ -82,40 +92,41 @@ class _Fit:
         self.mean_weight = train.weight.mean()
         self.state = new_state(model, config)
         self.orders: dict[int, Tensor] = {}
-        self.identity = {
-            "data": fingerprint(train.evidence, train.weight),
-            "settings": config.numbers(),
-            "model": {name: list(p.shape) for name, p in model.named_parameters()},
-        }
+        self.identity = {} if config.checkpoint is None else identify(model, train, held, config)
+        self.torn = False  # while a change of the state is under way, half of it done
 
     def run(self) -> FitResult:
         """Step until a plateau or a limit; an interrupt leaves the best weights so far."""
         resumed = self._resume()
         self.started = time.monotonic() - self.state.seconds
-        self.written = time.monotonic()
+        # The first step is checkpointed at once: a file that cannot be written shows early.
+        self.written = -math.inf
         try:
             with FitProgress(self.config.max_steps, self.config.progress) as bar:
-                if not self.state.history:
-                    self._evaluate(bar)
-                while not self._finished():
-                    self._step()
-                    if self.state.since_evaluation >= self.every:
-                        self._evaluate(bar)
-                    self._checkpoint(self.config.checkpoint_seconds)
-                    bar.step(self.state.step)
-                if self.state.since_evaluation:
-                    self._evaluate(bar)
+                self._go(bar)
         except FitError:
-            load_weights(self.model, self.state.best)
             raise
         except BaseException:
-            # What was learnt must not be lost to an interrupt.
-            self._checkpoint(0.0)
-            load_weights(self.model, self.state.best)
+            # What was learnt must not be lost to an interrupt; of half a step nothing can be kept.
+            if not self.torn:
+                self._checkpoint(0.0)
             raise
-        self._checkpoint(0.0)
-        load_weights(self.model, self.state.best)
+        finally:
+            load_weights(self.model, self.state.best)
         return self._result(resumed)
+
+    def _go(self, bar: FitProgress) -> None:
+        self._evaluate_if_due(bar)
+        while not self._finished():
+            self._step()
+            self._evaluate_if_due(bar)
+            self._checkpoint(self.config.checkpoint_seconds)
+            bar.step(self.state.step)
+        self._checkpoint(0.0)
+        if self.state.since_evaluation:
+            # Beside the schedule, so not for the checkpoint: a fit allowed more steps goes on as
+            # if it had never stopped here.
+            self._keep_if_best(self._evaluate(bar))
 
     def _resume(self) -> bool:
         if self.config.checkpoint is None:
@@ -143,19 +154,20 @@ class _Fit:
         state.optimiser.zero_grad(set_to_none=True)
         log_value = self.model.contract(batch.evidence)
         weight = batch.weight.to(log_value.dtype)
-        # A zero weight silences a row even where its log value is -inf.
-        total = -torch.where(weight > 0, weight * log_value, 0.0).sum()
+        total = -(weight * log_value).sum()
         # Weights are relative to the mean of all, so that a batch counts by what it holds.
         loss = total / (len(batch) * self.mean_weight)
         loss.backward()
         if config.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.clip_norm)
+        self.torn = True
         state.optimiser.step()
         state.loss_sum += torch.stack([total.detach(), weight.sum()])
         state.step += 1
         state.since_evaluation += 1
         if config.averaging:
             self._average()
+        self.torn = False
 
     @torch.no_grad()
     def _average(self) -> None:
@@ -164,12 +176,24 @@ class _Fit:
         for name, parameter in self.model.named_parameters():
             self.state.average[name].lerp_(parameter.detach(), 1 - decay)
 
-    def _evaluate(self, bar: FitProgress) -> None:
-        """Judge the weights, keep them if best, and on a plateau go back and cut the rate."""
+    def _evaluate_if_due(self, bar: FitProgress) -> None:
+        """Keep the weights if best, and on a plateau go back and cut the rate."""
+        if self.state.history and self.state.since_evaluation < self.every:
+            return
+        loss = self._evaluate(bar)
+        gained = loss < self.state.best_loss - self.config.min_gain
+        self._keep_if_best(loss)
+        self.state.stale = 0 if gained else self.state.stale + 1
+        if self.state.stale >= self.config.patience:
+            self._cut_rate()
+        self.torn = False
+
+    def _evaluate(self, bar: FitProgress) -> float:
+        """Record the losses and return the one that judges; the caller acts on it."""
         state = self.state
-        train_loss = self._train_loss()
-        validation_loss = self._validation_loss() if self.held is not None else train_loss
+        train_loss, validation_loss = self._train_loss(), self._validation_loss()
         self._check_finite(train_loss, validation_loss)
+        self.torn = True
         last = state.history[-1].seconds if state.history else 0.0
         rate = state.since_evaluation / max(self._seconds() - last, 1e-9)
         bar.evaluated(rate, train_loss, validation_loss)
@@ -185,19 +209,17 @@ class _Fit:
         )
         state.since_evaluation = 0
         state.loss_sum = torch.zeros_like(state.loss_sum)
-        self._judge(validation_loss)
+        return validation_loss
 
-    def _judge(self, loss: float) -> None:
-        state, config = self.state, self.config
-        gained = loss < state.best_loss - config.min_gain
+    def _keep_if_best(self, loss: float) -> None:
+        state = self.state
         if loss < state.best_loss:
             state.best_loss, state.best_step = loss, state.step
-            state.best = dict(state.average) if config.averaging else copy_weights(self.model)
-            if config.averaging:
-                state.best = {name: t.clone() for name, t in state.best.items()}
-        state.stale = 0 if gained else state.stale + 1
-        if state.stale < config.patience:
-            return
+            averaged = self.config.averaging > 0
+            state.best = _copied(state.average) if averaged else copy_weights(self.model)
+
+    def _cut_rate(self) -> None:
+        state, config = self.state, self.config
         state.stale = 0
         state.cuts += 1
         if state.cuts > config.max_cuts:
@@ -206,7 +228,7 @@ class _Fit:
         state.set_rate(state.rate * config.factor)
         load_weights(self.model, state.best)
         if config.averaging:
-            state.average = {name: t.clone() for name, t in state.best.items()}
+            state.average = _copied(state.best)
 
     def _train_loss(self) -> float:
         total, weight = self.state.loss_sum.tolist()
@@ -215,21 +237,21 @@ class _Fit:
         return total / weight
 
     def _validation_loss(self) -> float:
-        assert self.held is not None
         if not self.config.averaging:
-            return self._loss(self.held)
+            return self._loss(self.judging)
         present = copy_weights(self.model)
+        self.torn = True
         load_weights(self.model, self.state.average)
-        loss = self._loss(self.held)
+        loss = self._loss(self.judging)
         load_weights(self.model, present)
+        self.torn = False
         return loss
 
     @torch.no_grad()
     def _loss(self, rows: Rows) -> float:
         value = self.model.log_value(rows.evidence).double()
-        used = rows.weight > 0
-        total = (rows.weight[used] * value[used]).sum()
-        return -float(total / rows.weight.sum())
+        weight = rows.weight.double()
+        return -float((weight * value).sum() / weight.sum())
 
     def _check_finite(self, train_loss: float, validation_loss: float) -> None:
         for name, loss in [("training", train_loss), ("validation", validation_loss)]:
@@ -261,6 +283,10 @@ class _Fit:
             self._seconds(),
             resumed,
         )
+
+
+def _copied(weights: Weights) -> Weights:
+    return {name: tensor.clone() for name, tensor in weights.items()}
 
 
 def _known(settings: dict[str, Any]) -> dict[str, Any]:

@@ -52,6 +52,7 @@ def _make_bar() -> "Progress":
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+    console = Console(stderr=True)
     return Progress(
         TextColumn("fit"),
         BarColumn(),
@@ -59,6 +60,7 @@ def _make_bar() -> "Progress":
         TextColumn("{task.fields[rate]:.0f}/s"),
         TextColumn("train {task.fields[train]:.3f} val {task.fields[validation]:.3f}"),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
+        console=console,
+        # A file cannot be wiped: there the last state is all that is ever shown.
+        transient=console.is_terminal,
     )

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from marginals import storage
-from marginals.model.evidence import Evidence
 from marginals.training.config import FitConfig
+from marginals.training.identity import Identity, check_identity
 from marginals.training.result import Record
 
 Weights = dict[str, Tensor]
@@ -84,18 +84,8 @@ def load_weights(model: nn.Module, weights: Weights) -> None:
         parameter.copy_(weights[name])
 
 
-def fingerprint(evidence: Evidence, weight: Tensor) -> dict[str, Any]:
-    """Tell data apart by shape and a few sums, so that a checkpoint is not resumed on others."""
-    sums = [
-        float(torch.nan_to_num(part.double(), posinf=3.0, neginf=5.0).sum())
-        for part in (evidence.lower, evidence.upper, weight)
-    ]
-    absent = int(evidence.lower.isnan().sum())
-    return {"shape": list(evidence.lower.shape), "sums": sums, "missing": absent}
-
-
 def save_checkpoint(
-    path: str | os.PathLike[str], model: nn.Module, state: FitState, identity: dict[str, Any]
+    path: str | os.PathLike[str], model: nn.Module, state: FitState, identity: Identity
 ) -> None:
     """Write the state atomically."""
     tensors = {f"model/{name}": p.detach() for name, p in model.named_parameters()}
@@ -113,13 +103,13 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    path: str | os.PathLike[str], model: nn.Module, state: FitState, identity: dict[str, Any]
+    path: str | os.PathLike[str], model: nn.Module, state: FitState, identity: Identity
 ) -> bool:
     """Go on from a checkpoint if there is one; refuse one of another fit."""
     if not Path(path).exists():
         return False
     tensors, header = storage.read(path, kind="checkpoint")
-    _check_identity(path, header["identity"], identity)
+    check_identity(path, header["identity"], identity)
     parts = _by_prefix(tensors)
     load_weights(model, parts["model"])
     device = state.loss_sum.device
@@ -145,14 +135,3 @@ def _by_prefix(tensors: Weights) -> dict[str, Weights]:
         prefix, _, rest = name.partition("/")
         parts.setdefault(prefix, {})[rest] = tensor
     return parts
-
-
-def _check_identity(
-    path: str | os.PathLike[str], found: dict[str, Any], expected: dict[str, Any]
-) -> None:
-    changed = [key for key in expected if found.get(key) != expected[key]]
-    if changed:
-        raise ValueError(
-            f"Expected the checkpoint {os.fspath(path)!r} to belong to this fit; got another "
-            f"{' and '.join(changed)}. Use another file, delete it, or restore what changed."
-        )

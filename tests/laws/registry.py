@@ -110,12 +110,21 @@ def generic_leaves(kinds: Kinds, width: int, depth: int = 1, hidden: int = 3) ->
     return Leaves(families, owned)
 
 
-def generic(tensor: ComponentTensor, kinds: Kinds, depth: int = 1, hidden: int = 3) -> Density:
-    """Join a shaken tensor with generic leaves of its width."""
+@torch.no_grad()
+def generic_tensor(tensor: ComponentTensor) -> ComponentTensor:
+    """Shake a tensor off its start near the diagonal, and let MERA's two terms share alike."""
     tensor.start()
     # Softplus with beta 20 is flat below -0.2: less noise there, or most weights vanish.
     shake(tensor, 0.1 if tensor.parametrisation == "softplus" else 1.0)
-    return TensorDensity(generic_leaves(kinds, tensor.size[1], depth, hidden), tensor)
+    if isinstance(tensor, HierarchicalTensor) and tensor.share is not None:
+        tensor.share.copy_(torch.randn_like(tensor.share))
+    return tensor
+
+
+def generic(tensor: ComponentTensor, kinds: Kinds, depth: int = 1, hidden: int = 3) -> Density:
+    """Join a generic tensor with generic leaves of its width."""
+    leaves = generic_leaves(kinds, tensor.size[1], depth, hidden)
+    return TensorDensity(leaves, generic_tensor(tensor))
 
 
 @torch.no_grad()

@@ -65,7 +65,7 @@ def jump(at: float) -> Function:
 
 FUNCTIONS: dict[str, tuple[Function, list[float], int]] = {
     "line": (lambda x: (3 * x - 1, torch.full_like(x, 3.0)), [0.0, -1e5, 1e5], 4),
-    "cube root": (root(3), [0.0, 1.0, -37.0], 120),
+    "cube root": (root(3), [0.0, 1.0, -37.0], 250),
     "twentieth root": (root(20), [0.5, 1.0, -1.2], 200),
     "ninth power": (lambda x: (x**9, 9 * x**8), [0.0, 1e-12, 512.0], 250),
     "arctangent": (lambda x: (x.atan(), 1 / (1 + x * x)), [0.0, 1.0, -1.5, 1.57], 120),

@@ -1,0 +1,220 @@
+"""Leaves with atoms: points of positive mass (zero-inflated columns) beside a density."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from marginals.leaves.base import Cells, LeafEvaluation, LeafFamily, Truncation
+from marginals.leaves.neural import NeuralLeaves
+from marginals.numerics import draw, invert_monotone, log_matmul, logsumexp
+
+
+@final
+class AtomLeaves(LeafFamily):
+    """Leaves that put mass on given points of each column, and the rest on a neural leaf.
+
+    The value of an exact cell is the mass if it is an atom and the density if not. An atom is
+    recognised by equality in the precision of the evidence.
+
+    Args:
+        atoms: for each column, its atoms.
+        width: the number of components M.
+        depth, hidden: of the neural leaves.
+
+    >>> leaves = AtomLeaves([(0.0,)], width=2)
+    >>> leaves.evaluate(torch.tensor([[0.0]]), [0]).log_density.exp().sum() > 0
+    tensor(True)
+    """
+
+    kind = "atoms"
+    discrete = True  # quantiles have no gradient at an atom
+    absent: Tensor
+
+    def __init__(
+        self, atoms: Sequence[Sequence[float]], width: int, depth: int = 1, hidden: int = 3
+    ) -> None:
+        super().__init__()
+        self.atoms = tuple(tuple(sorted(map(float, points))) for points in atoms)
+        self.inner = NeuralLeaves(len(self.atoms), width, depth, hidden)
+        most = max(len(points) for points in self.atoms)
+        # One logit per atom, then that of the continuous part.
+        self.logits = nn.Parameter(torch.zeros(len(self.atoms), width, most + 1))
+        counts = torch.tensor([len(points) for points in self.atoms])
+        absent = torch.arange(most + 1) >= counts[:, None]
+        absent[:, -1] = False
+        self.register_buffer("absent", absent, persistent=False)  # (D, A + 1)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Number of columns D and of components M."""
+        return self.inner.size
+
+    def config(self) -> dict[str, Any]:
+        """Return what `__init__` needs, as JSON."""
+        return {
+            "atoms": [list(points) for points in self.atoms],
+            "width": self.size[1],
+            "depth": self.inner.depth,
+            "hidden": self.inner.hidden,
+        }
+
+    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+        """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
+        lower, upper = cells.lower, cells.upper
+        log_mass = self._log_mass(columns)
+        value = self._exact(upper, self.inner.log_values(Cells(upper, upper), columns), columns)
+        if cells.intervals and upper is not lower:
+            inside = self._within(lower, upper, columns)
+            smooth = log_mass[..., -1][:, None] + self.inner.log_interval(lower, upper, columns)
+            mass = torch.logaddexp(smooth, self._sum_atoms(inside, columns))
+            value = torch.where((lower < upper)[..., None], mass, value)
+            # Everything is certainty, not a sum that rounds to it.
+            everything = (lower == -torch.inf) & (upper == torch.inf)
+            value = torch.where(everything[..., None], 0.0, value)
+        return torch.where(upper.isnan()[..., None], 0.0, value)
+
+    def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
+        """Return log CDF, log survival and log density (at an atom, mass) at `x` (n, B)."""
+        at = self.inner.evaluate(x, columns)
+        smooth = self._log_mass(columns)[..., -1][:, None]
+        below = self._sum_atoms(self._points(columns, x) <= x[..., None], columns)
+        above = self._sum_atoms(self._points(columns, x) > x[..., None], columns)
+        return LeafEvaluation(
+            torch.logaddexp(smooth + at.log_cdf, below),
+            torch.logaddexp(smooth + at.log_sf, above),
+            self._exact(x, at.log_density, columns),
+        )
+
+    @torch.no_grad()
+    def invert(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> Tensor:
+        """Return the smallest x (n, B, Q) at which mixtures with weights (n, B, M) reach u."""
+        shape = log_u.shape
+        weights = log_weights.repeat_interleave(shape[-1], 1)  # (n, B Q, M)
+        # In float64, so that a quantile that is an atom equals it to the last digit.
+        target = (log_u.double() - log_1mu.double()).flatten(1)
+
+        def at(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            leaf = self.evaluate(x, columns)
+            parts = (leaf.log_cdf, leaf.log_sf, leaf.log_density)
+            log_cdf, log_sf, log_density = (logsumexp(weights + part) for part in parts)
+            return log_cdf, log_sf, log_density
+
+        def logit_and_slope(x: Tensor) -> tuple[Tensor, Tensor]:
+            log_cdf, log_sf, log_density = at(x)
+            return log_cdf - log_sf, (log_density - log_cdf - log_sf).exp()
+
+        x = invert_monotone(logit_and_slope, target, *self._bracket(target, weights, columns))
+        # Where u falls into the jump at an atom, the quantile is the atom itself.
+        for points in self._points(columns, x).unbind(-1):
+            atom = points.expand(x.shape)
+            log_cdf, log_sf, log_jump = at(torch.nan_to_num(atom))
+            before = logsumexp(torch.stack([log_sf, log_jump]), dim=0)
+            reached = log_cdf - log_sf >= target
+            jumped = before > log_1mu.flatten(1)
+            x = torch.where(atom.isfinite() & reached & jumped, atom, x)
+        return x.reshape(shape)
+
+    @torch.no_grad()
+    def expect(self, function: Callable[[Tensor], Tensor], columns: Sequence[int]) -> Tensor:
+        """Return E f(X) under each leaf, (n, M): a sum over atoms and the inner leaf's integral."""
+        mass = self._log_mass(columns).exp()  # (n, M, A + 1)
+        points = self._points(columns, mass)[:, 0]  # (n, A)
+        at_atoms = torch.where(points.isnan(), 0.0, function(torch.nan_to_num(points)))
+        inside = mass[..., -1] * self.inner.expect(function, columns)
+        return inside + (mass[..., :-1] * at_atoms[:, None]).sum(-1)
+
+    def sample(
+        self,
+        components: Tensor,
+        columns: Sequence[int],
+        within: Truncation,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
+        lower, upper = within.lower, within.upper
+        free = lower.isnan() | (lower == upper)
+        low, high = torch.where(free, -torch.inf, lower), torch.where(free, torch.inf, upper)
+        rows = torch.arange(len(columns), device=lower.device)[:, None]
+        log_mass = self._log_mass(columns)[rows, components]  # (n, N, A + 1)
+        smooth = self.inner.log_interval(low, high, columns).gather(2, components[..., None])
+        inside = torch.where(self._within(low, high, columns), log_mass[..., :-1], -torch.inf)
+        choice = draw(torch.cat([inside, log_mass[..., -1:] + smooth], -1), generator)
+        smooth_draw = self.inner.sample(components, columns, within, generator)
+        points = self._points(columns, lower).expand(*lower.shape, -1)
+        atom = points.gather(2, choice.clamp_max(points.shape[-1] - 1)[..., None])[..., 0]
+        drawn = torch.where(choice < points.shape[-1], atom, smooth_draw)
+        return torch.where(lower == upper, lower, drawn)
+
+    @torch.no_grad()
+    def scale_to(self, data: Tensor) -> None:
+        """Take scales from the values that are no atoms, and masses from the counts."""
+        columns = range(len(data))
+        hit = self._points(columns, data) == data[..., None]  # (D, N, A)
+        rest = torch.where(hit.any(-1), torch.nan, data)
+        self.inner.scale_to(rest)
+        counts = torch.cat([hit.sum(1), rest.isfinite().sum(1)[:, None]], 1) + 1.0
+        self.logits.copy_(counts.log()[:, None].expand(self.logits.shape))
+
+    @torch.no_grad()
+    def start(self, rows: Tensor, generator: torch.Generator | None = None) -> None:
+        """Lean component k towards the atom, or the kernel, that its row `rows` (D, M) shows."""
+        hit = self._points(range(len(rows)), rows) == rows[..., None]  # (D, M, A)
+        kernel = torch.cat([hit, ~hit.any(-1, keepdim=True)], -1)
+        mass = 0.5 * self._log_mass(range(len(rows))).exp() + 0.5 * kernel
+        self.logits.copy_(torch.where(self.absent[:, None], 0.0, mass.log()))
+        location = self.inner.location[:, None].to(rows.dtype)
+        self.inner.start(torch.where(hit.any(-1), location, rows), generator)
+
+    @torch.no_grad()
+    def start_as_paper(self, generator: torch.Generator | None = None) -> None:
+        """Start the neural leaves as the paper does; the masses stay as they are."""
+        self.inner.start_as_paper(generator)
+
+    def row_cost(self) -> int:
+        """Return the number of floats that evaluating all columns of one row holds at a time."""
+        columns, width = self.size
+        return self.inner.row_cost() + columns * 4 * width
+
+    # Parts ------------------------------------------------------------------------------------
+
+    def _log_mass(self, columns: Sequence[int]) -> Tensor:
+        """Return the log masses of the atoms and, last, of the continuous part, (n, M, A + 1)."""
+        index = list(columns)
+        logits = self.logits[index].masked_fill(self.absent[index][:, None], -torch.inf)
+        return logits.log_softmax(-1)
+
+    def _points(self, columns: Sequence[int], like: Tensor) -> Tensor:
+        """Return the atoms (n, 1, A), NaN where a column has fewer."""
+        most = self.logits.shape[-1] - 1
+        rows = [[*self.atoms[c], *[torch.nan] * (most - len(self.atoms[c]))] for c in columns]
+        return torch.tensor(rows, dtype=like.dtype, device=like.device)[:, None]
+
+    def _within(self, lower: Tensor, upper: Tensor, columns: Sequence[int]) -> Tensor:
+        points = self._points(columns, lower)
+        return (points > lower[..., None]) & (points <= upper[..., None])  # (n, B, A)
+
+    def _sum_atoms(self, chosen: Tensor, columns: Sequence[int]) -> Tensor:
+        """Sum the masses of the chosen atoms (n, B, A), (n, B, M)."""
+        log_mass = self._log_mass(columns)[..., :-1]
+        log_mask = torch.where(chosen, 0.0, -torch.inf).to(log_mass.dtype)
+        return log_matmul(log_mask, log_mass)
+
+    def _exact(self, x: Tensor, log_density: Tensor, columns: Sequence[int]) -> Tensor:
+        """Return the mass at atoms and the continuous part's share of the density elsewhere."""
+        hit = self._points(columns, x) == x[..., None]  # (n, B, A)
+        smooth = self._log_mass(columns)[..., -1][:, None] + log_density
+        return torch.where(hit.any(-1)[..., None], self._sum_atoms(hit, columns), smooth)
+
+    def _bracket(
+        self, target: Tensor, weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Bracket quantiles: below all atoms and leaves' quantiles, and above them."""
+        low, high = self.inner.bracket(target, weights, columns)
+        points = self._points(columns, low)
+        first = points.nan_to_num(nan=torch.inf).amin(-1)
+        last = points.nan_to_num(nan=-torch.inf).amax(-1)
+        return low.minimum(first.nextafter(torch.full_like(first, -torch.inf))), high.maximum(last)

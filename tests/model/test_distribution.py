@@ -1,0 +1,505 @@
+"""The `torch.distributions` view: torch's contract of shapes, checks and gradients."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from scipy.stats import kstest
+from torch import Tensor
+from torch.distributions import (
+    AffineTransform,
+    ExpTransform,
+    Independent,
+    Normal,
+    TransformedDistribution,
+    kl_divergence,
+)
+from torch.testing import assert_close
+
+from marginals.model.density import Density
+from marginals.model.distribution import DensityDistribution
+from marginals.model.evidence import Evidence
+from marginals.model.nmdma import NMDMA
+from marginals.structure import balanced
+from marginals.tensors import CPTensor
+from tests.laws.registry import generic, ht, mixture
+from tests.laws.statistics import P_VALUE, assert_uniform, rosenblatt
+
+GIVEN = torch.tensor([[0.3], [-1.0], [2.0]], dtype=torch.float64)  # three rows for column 0
+
+
+def make_model(columns: int = 3) -> Density:
+    return generic(ht(balanced(columns), 3), [None] * columns)
+
+
+def mixed() -> Density:
+    return generic(CPTensor(3, 3), [None, 4, None])
+
+
+def rows(model: Density) -> Evidence:
+    return Evidence.exact(GIVEN, [0])
+
+
+# The batch and the event of each way to make a distribution.
+SHAPES: dict[str, tuple[Callable[[], DensityDistribution], tuple[int, ...], tuple[int, ...]]] = {
+    "joint": (lambda: make_model().distribution(), (), (3,)),
+    "one column": (lambda: make_model(1).distribution(), (), ()),
+    "marginal": (lambda: make_model().marginal([1]).distribution(), (), ()),
+    "given one row": (lambda: make_model().distribution({0: 0.5}), (), (2,)),
+    "given rows": (lambda: make_model().distribution(Evidence.exact(GIVEN, [0])), (3,), (2,)),
+    "univariate given rows": (
+        lambda: make_model(2).distribution(Evidence.exact(GIVEN, [0])),
+        (3,),
+        (),
+    ),
+    "expanded": (lambda: make_model().distribution().expand((2, 3)), (2, 3), (3,)),
+    "expanded to one": (lambda: make_model(1).distribution().expand((1,)), (1,), ()),
+    "expanded rows": (
+        lambda: make_model(2).distribution(Evidence.exact(GIVEN, [0])).expand((2, 3)),
+        (2, 3),
+        (),
+    ),
+    "codes": (lambda: mixed().distribution(), (), (3,)),
+    "one column of codes": (lambda: mixed().distribution({0: 0.1, 2: (0, None)}), (), ()),
+}
+
+
+@pytest.fixture(params=SHAPES)
+def case(request: pytest.FixtureRequest) -> tuple[DensityDistribution, torch.Size, torch.Size]:
+    make, batch, event = SHAPES[request.param]
+    return make(), torch.Size(batch), torch.Size(event)
+
+
+# Shapes ---------------------------------------------------------------------------------------
+
+
+def test_shapes(case: tuple[DensityDistribution, torch.Size, torch.Size]) -> None:
+    d, batch, event = case
+    assert d.batch_shape == batch
+    assert d.event_shape == event
+    assert d.support.event_dim == len(event)
+    for shape in [(), (5,), (2, 4)]:
+        x = d.sample(shape)
+        assert x.shape == (*shape, *batch, *event)
+        assert not x.requires_grad
+        assert d.support.check(x).shape == (*shape, *batch)
+        assert d.support.check(x).all()
+        assert d.log_prob(x).shape == (*shape, *batch)
+        assert d.cdf(x).shape == (*shape, *batch)
+        if d.has_rsample:
+            assert d.rsample(shape).shape == x.shape
+        if not event:
+            assert d.icdf(torch.rand((*shape, *batch)) * 0.9 + 0.05).shape == x.shape
+
+
+def test_no_samples(case: tuple[DensityDistribution, torch.Size, torch.Size]) -> None:
+    d, batch, event = case
+    assert d.sample((0,)).shape == (0, *batch, *event)
+    if d.has_rsample:
+        assert d.rsample((0,)).shape == (0, *batch, *event)
+
+
+def test_values_broadcast_over_the_batch(
+    case: tuple[DensityDistribution, torch.Size, torch.Size],
+) -> None:
+    d, batch, event = case
+    x = d.sample((1,)).reshape(-1, *event)[0]
+    every = x.expand((*batch, *event))
+    assert d.log_prob(x).shape == batch
+    assert_close(d.log_prob(x), d.log_prob(every))
+    if not event:
+        u = torch.tensor(0.3)
+        assert d.icdf(u).shape == batch
+        assert_close(d.icdf(u), d.icdf(u.expand(batch)))
+
+
+def test_shapes_that_do_not_match_are_refused() -> None:
+    d = make_model().distribution(Evidence.exact(GIVEN, [0]))
+    with pytest.raises(ValueError, match="must match event_shape"):
+        d.log_prob(torch.zeros(3, 3))
+    with pytest.raises(ValueError, match="not broadcastable"):
+        d.log_prob(torch.zeros(4, 2))
+    with pytest.raises(ValueError, match="not broadcastable"):
+        d.cdf(torch.zeros(4, 2))
+
+
+# Values ---------------------------------------------------------------------------------------
+
+
+def test_log_prob_and_cdf_are_those_of_the_density() -> None:
+    model = make_model()
+    d = model.distribution()
+    x = d.sample((4, 5))
+    assert_close(d.log_prob(x), model.logpdf(x))
+    assert_close(d.cdf(x), model.cdf(x))
+    given = model.distribution({1: (0.0, 2.0)})
+    x = given.sample((6,))
+    assert_close(given.log_prob(x), model.logpdf(x, [0, 2], {1: (0.0, 2.0)}))
+    assert_close(given.cdf(x), model.cdf(x, [0, 2], {1: (0.0, 2.0)}))
+
+
+def test_a_batch_answers_each_element_given_its_row() -> None:
+    model = make_model()
+    d = model.distribution(rows(model))
+    x = d.sample((2, 4))  # (2, 4, 3, 2)
+    assert torch.equal(d.log_prob(x)[1, 2], d.log_prob(x[1, 2]))
+    for b in range(3):
+        known = {0: GIVEN[b].item()}
+        assert_close(d.log_prob(x)[..., b], model.logpdf(x[..., b, :], [1, 2], known))
+        assert_close(d.cdf(x)[..., b], model.cdf(x[..., b, :], [1, 2], known))
+
+
+def test_an_expanded_batch_repeats_its_rows() -> None:
+    model = make_model()
+    d = model.distribution(rows(model))
+    big = d.expand((4, 3))
+    x = big.sample((2,))
+    assert_close(big.log_prob(x), d.log_prob(x))
+    across = d.expand((3, 3)).expand((2, 3, 3))
+    assert across.batch_shape == (2, 3, 3)
+    x = across.sample()
+    assert_close(across.log_prob(x), d.log_prob(x))
+    same = d.expand((3,))
+    assert_close(same.log_prob(x), d.log_prob(x))
+    with pytest.raises(RuntimeError):
+        d.expand((4,))
+
+
+def test_icdf_inverts_cdf() -> None:
+    model = make_model(2)
+    u = torch.rand(5, 3) * 0.98 + 0.01
+    for d in [
+        model.marginal([1]).distribution(),
+        model.distribution(Evidence.exact(GIVEN, [0])),
+        model.distribution({0: (0.0, None)}).expand((3,)),
+    ]:
+        assert_close(d.cdf(d.icdf(u)), u, rtol=0, atol=1e-11)
+        x = d.sample((5,))
+        assert_close(d.icdf(d.cdf(x)), x, rtol=1e-8, atol=1e-8)
+
+
+def test_icdf_of_codes_is_the_smallest_that_reaches_the_level() -> None:
+    d = mixed().distribution({0: 0.1, 2: 0.4})
+    mass = d.log_prob(torch.arange(4.0)).exp()
+    assert_close(mass.sum(), torch.tensor(1.0))
+    middle = mass.cumsum(0) - mass / 2
+    assert torch.equal(d.icdf(middle), torch.arange(4.0))
+
+
+def test_icdf_needs_one_column() -> None:
+    with pytest.raises(NotImplementedError, match=r"one column for `icdf`; got 3. Take a marginal"):
+        make_model().distribution().icdf(torch.tensor(0.5))
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, -0.1, 1.1])
+def test_icdf_refuses_levels_outside(level: float) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        make_model(1).distribution().icdf(torch.tensor(level))
+
+
+def test_icdf_has_a_gradient() -> None:
+    d = make_model(1).distribution()
+    u = torch.tensor([0.2, 0.7], requires_grad=True)
+    x = d.icdf(u)
+    (gradient,) = torch.autograd.grad(x.sum(), u)
+    assert_close(gradient, (-d.log_prob(x.detach())).exp(), rtol=1e-9, atol=0)
+
+
+# Arguments ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [-1.0, 4.0, 0.5, torch.nan])
+def test_values_outside_the_support_are_refused(value: float) -> None:
+    d = mixed().distribution()
+    x = d.sample((3,))
+    x[1, 1] = value
+    assert d.support.check(x).tolist() == [True, False, True]
+    for query in [d.log_prob, d.cdf]:
+        with pytest.raises(ValueError, match="to be within the support"):
+            query(x)
+    one = mixed().distribution({0: 0.0, 2: 0.0})
+    with pytest.raises(ValueError, match="to be within the support"):
+        one.log_prob(torch.tensor(value))
+
+
+def test_nan_in_a_continuous_column_is_outside_the_support() -> None:
+    d = make_model().distribution()
+    with pytest.raises(ValueError, match="to be within the support"):
+        d.log_prob(torch.tensor([0.0, torch.nan, 0.0]))
+
+
+def test_without_validation_nan_is_marginalised_and_codes_are_still_checked() -> None:
+    model = mixed()
+    d = DensityDistribution(model, validate_args=False)
+    x = torch.tensor([0.3, 2.0, torch.nan])
+    assert_close(d.log_prob(x), model.logpdf(x[:2], [0, 1]))
+    with pytest.raises(ValueError, match=r"codes 0..3 in categorical column 1"):
+        d.log_prob(torch.tensor([0.3, 7.0, 0.0]))
+
+
+def test_without_validation_values_are_the_same() -> None:
+    model = make_model()
+    for given in [None, {1: 0.0}, rows(model)]:
+        density = model if given is None else model.condition(given)
+        on, off = (DensityDistribution(density, validate_args=check) for check in (True, False))
+        x = on.sample((4,))
+        assert_close(on.log_prob(x), off.log_prob(x))
+        assert_close(on.cdf(x), off.cdf(x))
+        assert off.expand((2, *off.batch_shape))._validate_args is False
+        assert on.expand((2, *on.batch_shape))._validate_args is True
+
+
+def test_repr() -> None:
+    d = make_model().distribution(Evidence.exact(GIVEN, [0]))
+    assert repr(d) == "DensityDistribution(batch_shape=(3,), event_shape=(2,))"
+    # An error of torch's shows it.
+    with pytest.raises(ValueError, match="DensityDistribution"):
+        d.log_prob(torch.full((3, 2), torch.nan))
+
+
+# Samples --------------------------------------------------------------------------------------
+
+
+def test_generators() -> None:
+    model = make_model()
+    for d in [model.distribution(), model.distribution(rows(model)).expand((2, 3))]:
+        for draw in [d.sample, d.rsample]:
+            before = torch.get_rng_state()
+            one, two, other = (draw((3,), torch.Generator().manual_seed(s)) for s in (1, 1, 2))
+            assert torch.equal(one, two)
+            assert not torch.equal(one, other)
+            assert torch.equal(before, torch.get_rng_state())
+
+
+def test_samples_are_those_of_the_density() -> None:
+    model = make_model()
+    for given in [None, {0: 0.5}, rows(model)]:
+        d = model.distribution(given)
+        names = [0, 1, 2] if given is None else [1, 2]
+        x = d.sample((2, 4), torch.Generator().manual_seed(1))
+        expected = model.sample(8, given, torch.Generator().manual_seed(1))[..., names]
+        # Draws come first in torch, rows of evidence in the density.
+        expected = expected.transpose(0, 1) if d.batch_shape else expected
+        assert_close(x.reshape(expected.shape), expected)
+
+
+def test_samples_follow_the_density() -> None:
+    d = mixed().distribution({2: (0.0, None)})
+    x = d.sample((2, 1500)).reshape(3000, 2)
+    for u in rosenblatt(d.density, x).values():
+        assert_uniform(u)
+
+
+def test_samples_of_a_batch_follow_their_rows() -> None:
+    model = make_model(2)
+    d = model.distribution(rows(model))
+    u = d.cdf(d.sample((2000,)))
+    for b in range(3):
+        assert_uniform(u[:, b].detach())
+    # All elements of an expanded batch are drawn apart.
+    x = model.marginal([0]).distribution().expand((2000,)).sample()
+    assert len(x.unique()) == 2000
+    assert_uniform(model.cdf(x[:, None], [0]).detach())
+
+
+# Reparametrised samples -----------------------------------------------------------------------
+
+
+@torch.no_grad()
+def from_uniforms(model: Density, u: Tensor, given: Evidence | None) -> Tensor:
+    """Invert the Rosenblatt transform row by row: columns of the view, one after the other."""
+    out = []
+    for i, row in enumerate(u):
+        view = model if given is None else model.condition(given.rows(slice(i, i + 1)))
+        x = torch.empty(1, 0)
+        for column, level in enumerate(row):
+            known = Evidence.exact(x, range(column)) if column else None
+            x = torch.cat([x, view.ppf(level, column, known).reshape(1, 1)], 1)
+        out.append(x[0])
+    return torch.stack(out)
+
+
+@torch.no_grad()
+def to_uniforms(view: Density, x: Tensor) -> Tensor:
+    out = []
+    for column in range(x.shape[1]):
+        known = Evidence.exact(x[:, :column], range(column)) if column else None
+        out.append(view.cdf(x[:, [column]], [column], known))
+    return torch.stack(out, 1)
+
+
+@pytest.mark.parametrize("kind", ["one column", "two columns", "three columns", "mixture", "batch"])
+def test_implicit_gradients_equal_differences(kind: str) -> None:
+    """Move the parameters a little: each sample moves so that its uniforms stay what they were."""
+    columns = {"one column": 1, "two columns": 2, "three columns": 3}.get(kind, 2)
+    model, given = make_model(columns), None
+    if kind == "mixture":
+        model = mixture([make_model(2), generic(CPTensor(2, 2), [None] * 2)], [2, 1])
+    if kind == "batch":
+        model = make_model(3)
+        given = rows(model).rows(torch.tensor([0, 1, 2, 0]))
+    d = model.distribution(given)
+    x = d.rsample() if given is not None else d.rsample((4,))  # (4, D) or (4,)
+    flat = x.reshape(4, -1)
+    parameters = [p for p in model.parameters() if p.numel()]
+    direction = [torch.randn_like(p) for p in parameters]
+    u = to_uniforms(d.density, flat.detach())
+
+    def moved(step: float) -> Tensor:
+        with torch.no_grad():
+            for p, change in zip(parameters, direction, strict=True):
+                p.add_(step * change)
+            out = from_uniforms(model, u, given)
+            for p, change in zip(parameters, direction, strict=True):
+                p.sub_(step * change)
+        return out
+
+    assert_close(moved(0.0), flat.detach(), rtol=0, atol=1e-8)
+    slope = (moved(1e-4) - moved(-1e-4)) / 2e-4
+    for i in range(4):
+        for j in range(flat.shape[1]):
+            gradients = torch.autograd.grad(flat[i, j], parameters, retain_graph=True)
+            implicit = sum((g * c).sum() for g, c in zip(gradients, direction, strict=True))
+            assert_close(implicit, slope[i, j], rtol=1e-5, atol=1e-5)
+
+
+def test_rsample_has_the_gradient_of_the_evidence() -> None:
+    model = make_model(2)
+    cells = GIVEN.clone().requires_grad_()
+    d = model.distribution(Evidence.exact(cells, [0]))
+    x = d.rsample()
+    (gradient,) = torch.autograd.grad(x.sum(), cells)
+    u = d.cdf(x.detach()).detach()
+    ends = [
+        model.distribution(Evidence.exact(GIVEN + step, [0])).icdf(u).detach()
+        for step in (1e-5, -1e-5)
+    ]
+    assert_close(gradient[:, 0], (ends[0] - ends[1]) / 2e-5, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_gradient_of_an_expectation(columns: int) -> None:
+    """The mean of reparametrised gradients against the gradient of an integral."""
+    model = make_model(columns)
+    parameters = [p for p in model.parameters() if p.numel()]
+    direction = [torch.randn_like(p) for p in parameters]
+
+    def f(x: Tensor) -> Tensor:
+        return torch.tanh(x / 2).sum(-1) + torch.sin(x).prod(-1)
+
+    # The exact gradient, by quadrature over the whole line of each column.
+    t = torch.linspace(-4.0, 4.0, 300 if columns == 1 else 140)
+    rules = []
+    for column in range(columns):
+        low, centre, high = model.ppf(torch.tensor([0.02, 0.5, 0.98]), column).detach()
+        scale = (high - low) / 4
+        rules.append((centre + scale * t.sinh(), scale * t.cosh() * (t[1] - t[0])))
+    x = torch.cartesian_prod(*[x for x, _ in rules]).reshape(-1, columns)
+    w = torch.cartesian_prod(*[w for _, w in rules]).reshape(-1, columns).prod(1)
+    exact = torch.autograd.grad((model.pdf(x) * f(x)) @ w, parameters)
+    exact = sum((g * c).sum() for g, c in zip(exact, direction, strict=True))
+    # Each sample's derivative along the direction: the gradient by v of a gradient linear in v.
+    samples = model.distribution().rsample((4000,)).reshape(4000, columns)
+    v = torch.ones(4000, requires_grad=True)
+    gradients = torch.autograd.grad(v @ f(samples), parameters, create_graph=True)
+    along = sum((g * c).sum() for g, c in zip(gradients, direction, strict=True))
+    (each,) = torch.autograd.grad(along, v)
+    error = (each.mean() - exact) / (each.std() / 4000**0.5)
+    # Two-sided normal tail of the declared failure rate.
+    assert 2 * (1 - Normal(0.0, 1.0).cdf(error.abs())) > P_VALUE
+
+
+def test_rsample_draws_what_sample_draws() -> None:
+    model = make_model()
+    for d in [model.distribution(), model.distribution(rows(model))]:
+        one = d.sample((3,), torch.Generator().manual_seed(1))
+        two = d.rsample((3,), torch.Generator().manual_seed(1))
+        assert_close(two.detach(), one, rtol=1e-12, atol=1e-12)
+        assert two.requires_grad
+
+
+def test_has_rsample() -> None:
+    assert make_model().distribution().has_rsample
+    assert mixed().distribution({1: 2}).has_rsample
+    assert not mixed().distribution().has_rsample
+    nmdma = NMDMA(make_model())
+    for d in [mixed().distribution(), nmdma.distribution(), nmdma.distribution({2: 0.0})]:
+        assert not d.has_rsample
+        assert d.sample((2,)).isfinite().all()
+        with pytest.raises(NotImplementedError, match=r"continuous columns.*Use `sample`"):
+            d.rsample()
+
+
+def test_nmdma() -> None:
+    model = NMDMA(make_model())
+    d = model.distribution(Evidence.exact(GIVEN, [2]))
+    x = d.sample((5,))
+    assert x.shape == (5, 3, 2)
+    assert_close(d.log_prob(x)[2], model.logpdf(x[2], [0, 1], Evidence.exact(GIVEN, [2])))
+
+
+# Torch's own tools ----------------------------------------------------------------------------
+
+
+def test_independent() -> None:
+    model = make_model(2)
+    d = Independent(model.distribution(rows(model)), 1)
+    assert d.batch_shape == ()
+    assert d.event_shape == (3,)
+    x = d.rsample((4,))
+    assert x.shape == (4, 3)
+    assert_close(d.log_prob(x), d.base_dist.log_prob(x).sum(-1))
+    assert d.expand((2,)).sample().shape == (2, 3)
+
+
+def test_transformed_distribution() -> None:
+    model = make_model(1)
+    d = TransformedDistribution(model.distribution(), [AffineTransform(1.0, 2.0), ExpTransform()])
+    y = d.rsample((2000,))
+    assert (y > 0).all()
+    x = (y.log() - 1) / 2
+    assert_close(d.log_prob(y), model.logpdf(x[:, None]) - torch.tensor(2.0).log() - y.log())
+    assert kstest(d.cdf(y).detach().numpy(), "uniform").pvalue > P_VALUE
+    u = torch.tensor([0.1, 0.8])
+    assert_close(d.cdf(d.icdf(u)), u)
+
+
+def test_transformed_events() -> None:
+    model = make_model(2)
+    d = TransformedDistribution(model.distribution(), AffineTransform(torch.zeros(3, 1), 2.0))
+    assert d.batch_shape == (3,)
+    assert d.event_shape == (2,)
+    y = d.sample((4,))
+    expected = model.logpdf(y / 2) - 2 * torch.tensor(2.0).log()
+    assert_close(d.log_prob(y), expected)
+
+
+def test_kl_divergence_says_that_it_is_not_known() -> None:
+    with pytest.raises(NotImplementedError, match="KL"):
+        kl_divergence(make_model(1).distribution(), Normal(0.0, 1.0))
+
+
+def test_training_through_rsample() -> None:
+    """Fit a model to a Gaussian by the reverse divergence, as a variational posterior is fitted."""
+    model = make_model(1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    target = Normal(3.0, 0.5)
+    losses = []
+    for _ in range(80):
+        optimizer.zero_grad()
+        d = model.distribution()
+        x = d.rsample((100,))
+        loss = (d.log_prob(x) - target.log_prob(x)).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.2 < losses[0]
+    assert abs(model.ppf(0.5, 0).item() - 3.0) < 0.5
+
+
+def test_dtype() -> None:
+    model: Any = make_model(2).float()
+    d = model.distribution()
+    assert d.sample().dtype == d.rsample().dtype == torch.float32
+    assert d.log_prob(d.sample()).dtype == torch.float32

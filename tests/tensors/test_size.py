@@ -1,0 +1,142 @@
+"""Many columns and far rows: float32 stays finite, right and trainable."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from marginals.leaves import Leaves, NeuralLeaves
+from marginals.model.tensor_density import TensorDensity
+from marginals.structure import Tree, balanced, random
+from marginals.tensors import CPTensor, HierarchicalTensor
+from marginals.tensors.base import LeafValues
+from tests.laws.registry import chain, generic_neural, shake
+
+
+def assert_trainable(module: torch.nn.Module) -> None:
+    for name, parameter in module.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        assert (parameter.grad != 0).any(), name
+
+
+@pytest.mark.parametrize(
+    "tree", [balanced(1000), random(1000, pool=3, seed=1)], ids=["balanced", "random, pool 3"]
+)
+def test_a_thousand_columns(tree: Tree) -> None:
+    tensor = HierarchicalTensor(tree, 32)
+    shake(tensor, 0.5)
+    model = TensorDensity(Leaves([NeuralLeaves(1000, 32)], [range(1000)]), tensor).float()
+    x = torch.randn(2, 1000, dtype=torch.float32)
+    x[0, ::7] = torch.nan
+    value = model.logpdf(x)
+    assert value.dtype == torch.float32
+    assert value.isfinite().all()
+    (-value.mean()).backward()
+    assert_trainable(model)
+    # Each row is a log density of a thousand cells: float32 keeps six digits of it.
+    with torch.no_grad():
+        wide = model.double().logpdf(x.double())
+    assert_close(value.double(), wide, rtol=1e-5, atol=0)
+
+
+def test_a_thousand_columns_conditional_and_sampled() -> None:
+    tensor = HierarchicalTensor(balanced(1000), 32)
+    shake(tensor, 0.5)
+    model = TensorDensity(Leaves([NeuralLeaves(1000, 32)], [range(1000)]), tensor).float()
+    x = torch.randn(3, 1000, dtype=torch.float32)
+    value = model.logpdf(x[:, 10:11], [10], given=dict(enumerate(x[0, 500:600].tolist(), 500)))
+    assert value.isfinite().all()
+    rows = model.sample(5)
+    assert rows.shape == (5, 1000)
+    assert rows.isfinite().all()
+
+
+def test_a_chain_of_a_hundred_columns() -> None:
+    """As many levels as columns: nothing recurses, nothing underflows."""
+    tensor = HierarchicalTensor(chain(100), 8)
+    shake(tensor)
+    values = (-90 * torch.rand(100, 3, 8)).requires_grad_()
+    at = LeafValues(tensor.order(range(100)), values)
+    value = tensor.log_value(at)
+    (gradient,) = torch.autograd.grad(value.sum(), values)
+    assert value.max() < -1000
+    assert_close(gradient.sum(-1), torch.ones(100, 3), rtol=0, atol=1e-10)
+    assert_close(tensor.log_posterior(at).exp(), gradient, rtol=1e-8, atol=1e-14)
+
+
+MODELS = {
+    "ht": lambda: HierarchicalTensor(balanced(43), 16),
+    "ht random, pool 3": lambda: HierarchicalTensor(random(43, pool=3, seed=2), 16),
+    "ht softplus": lambda: HierarchicalTensor(balanced(43), 16, parametrisation="softplus"),
+    "mera": lambda: HierarchicalTensor(balanced(43), 16, mera=True),
+    "cp": lambda: CPTensor(43, 16),
+}
+
+
+def outlying(name: str, depth: int) -> tuple[TensorDensity, torch.Tensor]:
+    """A model of 43 columns and rows that lie 0, 1, 50 standard deviations out on all of them."""
+    tensor = MODELS[name]()
+    shake(tensor, 0.1)
+    leaves = generic_neural(43, 16, depth, 3)
+    with torch.no_grad():
+        leaves.start(leaves.location[:, None] + leaves.scale[:, None] * torch.randn(43, 16))
+    model = TensorDensity(Leaves([leaves], [range(43)]), tensor)
+    sign = torch.randn(4, 43).sign()
+    far = torch.tensor([0.0, 1.0, 50.0, 50.0])[:, None] * sign
+    far[3, 1:] = 0.1  # one outlying column only
+    return model, leaves.location + leaves.scale * far
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_row_fifty_deviations_out_in_float32(name: str, depth: int) -> None:
+    model, x = outlying(name, depth)
+    with torch.no_grad():
+        wide = model.logpdf(x)
+    x = x.float().requires_grad_()
+    model = model.float()
+    value = model.logpdf(x)
+    assert value.isfinite().all()
+    assert value[2] < -2000
+    assert_close(value.detach().double(), wide, rtol=1e-3, atol=0)
+    value[2:].sum().backward()
+    assert x.grad.isfinite().all()
+    assert (x.grad[2] != 0).all()
+    assert x.grad[3, 0] != 0
+    assert_trainable(model)
+
+
+@pytest.mark.parametrize("name", ["ht", "ht random, pool 3", "mera"])
+def test_weights_of_a_hundred_nats_in_float32(name: str) -> None:
+    """Large weights meet small values and underflow: each such entry is summed exactly."""
+    model, x = outlying(name, 1)
+    with torch.no_grad():
+        model.tensor.raw.copy_(60 * torch.randn_like(model.tensor.raw))
+        wide = model.logpdf(x)
+    model = model.float()
+    value = model.logpdf(x.float())
+    assert value.isfinite().all()
+    assert_close(value.detach().double(), wide, rtol=1e-3, atol=0)
+    value.sum().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_queries_of_a_row_fifty_deviations_out(name: str) -> None:
+    """Boxes, conditionals and samples given such a row: in float32 as in float64."""
+    model, x = outlying(name, 1)
+    known = {c: x[2, c].item() for c in range(20)}
+    lower, upper = x[:, 20:] - 0.1, x[:, 20:] + 0.1
+    columns = range(20, 43)
+    with torch.no_grad():
+        wide = model.logprob(lower, upper, columns)
+        conditional = model.logpdf(x[:2, 20:], columns, given=known)
+        model = model.float()
+        single = model.logprob(lower.float(), upper.float(), columns)
+        assert_close(single.double(), wide, rtol=1e-3, atol=0)
+        assert conditional.isfinite().all()
+        again = model.logpdf(x[:2, 20:].float(), columns, given=known)
+        assert_close(again.double(), conditional, rtol=1e-2, atol=0)
+        rows = model.sample(10, given=known)
+    assert rows.isfinite().all()
+    assert_close(rows[:, :20].double(), x[2, :20].expand(10, 20), rtol=1e-6, atol=1e-6)

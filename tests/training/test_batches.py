@@ -1,0 +1,206 @@
+"""The split, the batches and the noise: functions of the seed alone."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from marginals import Evidence, fit
+from marginals.training.batches import (
+    Rows,
+    batch_at,
+    make_rows,
+    noise_scale,
+    sample,
+    split,
+    with_noise,
+)
+from tests.training.helpers import boxes, mixed_rows, rows, small
+
+
+def numbered(count: int) -> Rows:
+    """Rows that can be told apart."""
+    number = torch.arange(float(count))
+    return make_rows(Evidence.exact(number[:, None]), number + 1, "data")
+
+
+def ids(part: Rows) -> list[int]:
+    return part.evidence.lower[:, 0].int().tolist()
+
+
+# Split ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "fraction"), [(100, 0.1), (7, 0.5), (11, 0.9), (3, 0.2)])
+def test_split_cuts_the_rows_in_two(count: int, fraction: float) -> None:
+    train, held = split(numbered(count), fraction, seed=3)
+    assert held is not None
+    assert len(held) == round(count * fraction)
+    assert sorted(ids(train) + ids(held)) == list(range(count))
+    # Weights stay with their rows.
+    assert torch.equal(held.weight, (held.evidence.lower[:, 0] + 1) / count)
+
+
+def test_split_is_random_and_reproducible() -> None:
+    held = [split(numbered(1000), 0.1, seed)[1] for seed in (0, 0, 1)]
+    first, again, other = (set(ids(part)) for part in held)
+    assert first == again
+    assert len(first & other) < 40
+    assert 300 < sum(first) / len(first) < 700
+
+
+@pytest.mark.parametrize(("count", "fraction"), [(100, 0.0), (4, 0.1), (1, 0.4), (2, 0.9)])
+def test_split_never_leaves_a_side_empty(count: int, fraction: float) -> None:
+    train, held = split(numbered(count), fraction, seed=0)
+    assert held is None
+    assert ids(train) == list(range(count))
+
+
+def test_sample_picks_each_row_once() -> None:
+    assert ids(sample(numbered(20), 20, seed=0)) == list(range(20))
+    some = ids(sample(numbered(200), 50, seed=0))
+    assert len(set(some)) == 50
+    assert some == ids(sample(numbered(200), 50, seed=0))
+    assert some != ids(sample(numbered(200), 50, seed=1))
+
+
+class Watcher:
+    """Notes which rows a model is trained on, and which it is judged by."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.trained: list[Tensor] = []
+        self.judged: list[Tensor] = []
+        contract = model.contract
+
+        def watched(evidence: Evidence) -> Tensor:
+            (self.trained if torch.is_grad_enabled() else self.judged).append(evidence)
+            return contract(evidence)
+
+        model.contract = watched
+
+
+def test_no_row_held_out_is_trained_on() -> None:
+    x = rows(200)
+    model = small(x)
+    watcher = Watcher(model)
+    fit(model, x, batch_size=9, max_steps=20, evaluate_every=5, validation_fraction=0.1)
+    judged = {float(v) for v in watcher.judged[-1].lower[:, 0]}
+    trained = {float(v) for part in watcher.trained for v in part.lower[:, 0]}
+    assert len(judged) == 20
+    assert len(trained) == 180  # 20 steps of 9 rows: one epoch
+    assert not judged & trained
+
+
+def test_given_validation_rows_judge_and_all_data_train() -> None:
+    x, held = rows(100), rows(30, seed=1)
+    model = small(x)
+    watcher = Watcher(model)
+    fit(model, x, validation=held, batch_size=10, max_steps=10)
+    assert torch.equal(watcher.judged[-1].lower, held)
+    trained = torch.cat([part.lower[:, 0] for part in watcher.trained])
+    assert torch.equal(trained.sort().values, x[:, 0].sort().values)
+
+
+# Batches --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "size"), [(12, 4), (13, 4), (5, 8), (7, 1)])
+def test_an_epoch_takes_each_row_at_most_once(count: int, size: int) -> None:
+    orders: dict[int, Tensor] = {}
+    per_epoch = count // min(size, count)
+    epochs = []
+    for epoch in range(3):
+        steps = range(epoch * per_epoch, (epoch + 1) * per_epoch)
+        batches = [batch_at(numbered(count), step, size, 0, orders) for step in steps]
+        assert all(len(batch) == min(size, count) for batch in batches)
+        epochs.append([i for batch in batches for i in ids(batch)])
+        assert len(set(epochs[-1])) == len(epochs[-1]) == per_epoch * min(size, count)
+        assert len(orders) == 1  # only the current epoch is kept
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+def test_every_row_has_its_turn_though_epochs_drop_a_remainder() -> None:
+    orders: dict[int, Tensor] = {}
+    seen = {i for step in range(20) for i in ids(batch_at(numbered(11), step, 6, 0, orders))}
+    assert seen == set(range(11))
+
+
+def test_a_batch_depends_on_seed_and_step_alone() -> None:
+    walked: dict[int, Tensor] = {}
+    for step in range(10):
+        batch = batch_at(numbered(20), step, 6, 5, walked)
+        assert ids(batch) == ids(batch_at(numbered(20), step, 6, 5, {}))
+        assert ids(batch) != ids(batch_at(numbered(20), step, 6, 6, {}))
+        assert torch.equal(batch.weight, (batch.evidence.lower[:, 0] + 1) / 20)
+
+
+# Noise ----------------------------------------------------------------------------------------
+
+
+def mixed_batch(count: int = 400) -> Rows:
+    """Exact, interval and missing cells in two columns, codes and a set in the third."""
+    x = mixed_rows(count)
+    some = boxes(x[:, :2])
+    lower, upper = (torch.cat([side, x[:, 2:]], 1) for side in (some.lower, some.upper))
+    sets = {2: torch.tensor([[True, True, False]])}
+    return make_rows(Evidence((0, 1, 2), lower, upper, sets, some.intervals), None, "data")
+
+
+def bounds(part: Rows) -> tuple[Tensor, Tensor]:
+    return tuple(side.nan_to_num(77.0) for side in (part.evidence.lower, part.evidence.upper))
+
+
+def test_noise_moves_exact_continuous_cells_alone() -> None:
+    batch = mixed_batch()
+    scale = noise_scale(batch.evidence, [None, None, 3], 0.2)
+    noisy = with_noise(batch, scale, seed=0, step=0)
+    (low, high), (old_low, old_high) = bounds(noisy), bounds(batch)
+    moved = (batch.evidence.lower == batch.evidence.upper) & torch.tensor([True, True, False])
+    assert 0.2 < float(moved[:, :2].double().mean()) < 0.5
+    assert torch.equal(low != old_low, moved)
+    assert torch.equal(high != old_high, moved)
+    assert torch.equal(low[moved], high[moved])
+    assert noisy.evidence.sets is batch.evidence.sets
+    assert noisy.evidence.intervals == batch.evidence.intervals
+    assert torch.equal(noisy.weight, batch.weight)
+
+
+def test_noise_is_a_share_of_each_columns_deviation() -> None:
+    x = torch.randn(20_000, 2) * torch.tensor([0.01, 300.0]) + 5
+    batch = make_rows(Evidence.exact(x), None, "data")
+    scale = noise_scale(batch.evidence, [None, None], 0.1)
+    assert scale.tolist() == pytest.approx([0.001, 30.0], rel=0.05)
+    noise = with_noise(batch, scale, seed=0, step=0).evidence.lower - x
+    assert noise.std(0).tolist() == pytest.approx(scale.tolist(), rel=0.05)
+    assert (noise.mean(0) / scale).tolist() == pytest.approx([0, 0], abs=0.05)
+    assert float(torch.corrcoef(noise.T)[0, 1]) == pytest.approx(0, abs=0.05)
+
+
+def test_noise_of_exact_rows_stays_free_of_intervals() -> None:
+    batch = make_rows(Evidence.exact(rows(5)), None, "data")
+    noisy = with_noise(batch, torch.ones(2), seed=0, step=0).evidence
+    assert noisy.upper is noisy.lower
+
+
+def test_noise_depends_on_seed_and_step_alone() -> None:
+    batch, scale = mixed_batch(), torch.ones(3)
+    low = {key: bounds(with_noise(batch, scale, *key))[0] for key in [(0, 0), (0, 1), (1, 0)]}
+    assert torch.equal(low[0, 0], bounds(with_noise(batch, scale, 0, 0))[0])
+    assert not torch.equal(low[0, 0], low[0, 1])
+    assert not torch.equal(low[0, 0], low[1, 0])
+
+
+def test_columns_without_spread_have_no_noise() -> None:
+    x = torch.tensor([[1.0, torch.nan], [1.0, torch.nan]])
+    assert noise_scale(Evidence.exact(x), [None, None], 0.5).tolist() == [0.0, 0.0]
+
+
+def test_noise_is_for_training_and_fresh_at_each_step() -> None:
+    x = rows(50)
+    model = small(x)
+    watcher = Watcher(model)
+    fit(model, x, noise=0.1, batch_size=50, max_steps=3, validation_fraction=0)
+    first, second, third = (part.lower.sort(0).values for part in watcher.trained)
+    clean = x.sort(0).values
+    for one, other in [(first, clean), (first, second), (second, third)]:
+        assert 1e-3 < float((one - other).abs().mean()) < 0.3
+    assert all(torch.equal(part.lower, x) for part in watcher.judged)

@@ -1,0 +1,85 @@
+"""On a GPU the data lie beside the model, and steps wait for nothing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from marginals import Density, Evidence, FitConfig, fit
+from marginals.training.batches import make_rows
+from marginals.training.fit import _Fit
+from tests.training.helpers import boxes, loss_of, losses, rows, same, small, weights
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="There is no CUDA device."),
+]
+SETTINGS = {"batch_size": 20, "evaluate_every": 5, "noise": 0.1, "averaging": 0.5}
+
+
+class Bell(Density):
+    """As little as can be trained, so that only the fit itself could wait."""
+
+    columns, categories = 2, (None, None)
+    univariates = sample_rows = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = torch.nn.Parameter(torch.zeros(2, device="cuda"))
+
+    def contract(self, evidence: Evidence) -> Tensor:
+        return -(evidence.upper.nan_to_num() - self.mean).square().sum(1)
+
+    def row_cost(self) -> int:
+        return 2
+
+
+@pytest.fixture
+def _no_waiting() -> Iterator[None]:
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.usefixtures("_no_waiting")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
+def test_the_steps_of_a_fit_do_not_wait_for_the_device() -> None:
+    model = Bell()
+    train = make_rows(model.checked(boxes(rows(100))), None, "data")
+    run = _Fit(model, train, None, FitConfig(**SETTINGS))
+    run._step()
+    torch.cuda.set_sync_debug_mode("error")
+    for _ in range(12):  # into the third epoch
+        run._step()
+
+
+def test_a_fit_moves_the_data_to_the_model() -> None:
+    x = rows(100)
+    model, twin = small(x).cuda(), small(x).cuda()
+    weight = torch.rand(100)
+    result = fit(model, boxes(x), max_steps=20, sample_weight=weight, **SETTINGS)
+    there = boxes(x).to("cuda")
+    again = fit(twin, there, max_steps=20, sample_weight=weight.cuda(), **SETTINGS)
+    assert losses(result) == losses(again)
+    assert {p.device.type for p in model.parameters()} == {"cuda"}
+
+
+def test_a_fit_on_the_device_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    x = rows(100)
+    settings = {**SETTINGS, "checkpoint": tmp_path / "fit"}
+    fit(small(x).cuda(), x, max_steps=7, **settings)
+    resumed, whole = small(x).cuda(), small(x).cuda()
+    result = fit(resumed, x, max_steps=20, **settings)
+    assert result.resumed
+    assert losses(result) == losses(fit(whole, x, max_steps=20, **SETTINGS))
+    assert same(weights(resumed), weights(whole))
+
+
+def test_the_device_learns_what_the_cpu_learns() -> None:
+    x = rows(500)
+    settings = {"batch_size": 500, "validation_fraction": 0.0, "max_steps": 20}
+    on_cpu, on_gpu = small(x), small(x).cuda()
+    for model in (on_cpu, on_gpu):
+        fit(model, x, **settings)
+    assert loss_of(on_gpu, x) == pytest.approx(loss_of(on_cpu, x), rel=1e-6)
