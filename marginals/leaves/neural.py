@@ -182,12 +182,13 @@ class NeuralLeaves(LeafFamily):
         r"""Return E f(X) under each leaf, (n, M), by the trapezoidal rule in the logit of u.
 
         :math:`E f(X) = \int f(x(t))\, \sigma'(t)\, dt` with :math:`z(x(t)) = t`. The rule converges
-        exponentially for smooth f: the relative error is about 1e-9 in float64 for f(x) = x, and
-        the tails beyond |t| = 45 are left out, where :math:`\sigma'` is 1e-20. An expectation that
-        does not exist, because f grows faster than the tail falls, is returned as infinite.
+        exponentially for smooth f: the relative error of the first two moments is below 1e-7 in
+        float64 and 1e-4 in float32. The tails beyond |t| = 45 are left out, where
+        :math:`\sigma'` is 1e-20. An expectation that does not exist, because f grows faster than
+        the tail falls, is returned as infinite.
         """
         network = self._network(columns)
-        t = torch.arange(-180, 181, dtype=self._dtype, device=self.location.device) * 0.25
+        t = torch.arange(-450, 451, dtype=self._dtype, device=self.location.device) * 0.1
         shape = (len(columns), len(t), self.size[1])
         target = t[:, None].expand(shape)
 
@@ -199,7 +200,7 @@ class NeuralLeaves(LeafFamily):
         location, scale = self._scaling(columns, x)
         density = (F.logsigmoid(t) + F.logsigmoid(-t)).exp()[:, None]
         terms = function(x * scale + location) * density  # (n, T, M)
-        total = terms.sum(1) * 0.25
+        total = terms.sum(1) * 0.1
         # What stands at the ends must be nothing beside the whole.
         ends = terms[:, [0, -1]].abs().amax(1)
         return torch.where(ends > 1e-3 * (1 + total.abs()), total.sign() * torch.inf, total)

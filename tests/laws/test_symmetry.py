@@ -46,8 +46,11 @@ def test_relabelling_columns_changes_nothing(name: str) -> None:
     moved = torch.empty_like(x)
     moved[:, label] = x
     assert_close(other.logpdf(moved), model.logpdf(x), rtol=0, atol=1e-13)
-    value = other.log_value(boxes.renamed(label))
-    assert_close(value, model.log_value(boxes), rtol=0, atol=1e-13)
+    # An interval in every column, and in the first alone.
+    one = Evidence.interval(torch.cat([x[:, :1] - 1, x[:, 1:]], 1), x)
+    for evidence in (boxes, one):
+        value = other.log_value(evidence.renamed(label))
+        assert_close(value, model.log_value(evidence), rtol=0, atol=1e-13)
     known = {label[0]: x[0, 0].item()}
     asked = [label[1]]
     expected = model.logpdf(x[:, [1]], [1], {0: x[0, 0].item()})

@@ -130,12 +130,14 @@ def test_ppf_of_codes_is_the_smallest_that_reaches_the_level(name: str) -> None:
         if rest:
             given = Evidence.interval(boxes.lower[:1, rest], boxes.upper[:1, rest], rest)
         cdf = model.cdf(codes[:, None], [column], given).detach()
-        # Just below, at, and just above every step, and both ends.
+        # Just below and above every step, and both ends.
         inner = cdf[:-1]
-        levels = torch.cat([inner * (1 - 1e-9), inner, inner + 1e-9 * (1 - inner), LEVELS])
-        x = model.ppf(levels, column, given)
-        expected = (cdf[None] < levels[:, None] * (1 - 1e-13)).sum(1)
-        expected = expected.clamp_max(len(codes) - 1).double()
+        levels = torch.cat([inner * (1 - 1e-9), inner + 1e-9 * (1 - inner), LEVELS])
+        expected = (cdf[None] < levels[:, None]).sum(1).clamp_max(len(codes) - 1).double()
+        assert torch.equal(model.ppf(levels, column, given), expected)
+        # At a step as the univariate itself has it, where rounding must not fall past it.
+        steps = model.univariates(given, [column]).logcdf(codes[:-1, None, None]).exp().flatten()
+        x, expected = model.ppf(steps.detach(), column, given), codes[:-1]
         assert torch.equal(x, expected)
 
 

@@ -114,7 +114,7 @@ def assert_at_rounding(
     function: Callable[[Tensor], Tensor], x: Tensor, target: Tensor, leaves: NeuralLeaves
 ) -> None:
     """The residual is that of the target's rounding, or of a few ulps of x (or of its offset)."""
-    eps = torch.finfo(x.dtype).eps
+    eps = torch.finfo(target.dtype).eps  # of the leaves; x itself may be wider
     assert x.isfinite().all()
     size = x.abs() + leaves.location.abs() + leaves.scale
     ends = [function(x + side * 8 * eps * size) for side in (-1, 1)]
