@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
+from marginals.leaves import AtomLeaves
 from marginals.model.density import Density
 from marginals.model.evidence import Evidence
 from marginals.model.nmdma import NMDMA
@@ -44,9 +45,10 @@ class DensityDistribution(Distribution):
 
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]
-        """Whether samples carry gradients: if all columns are continuous and it is no nMDMA."""
+        """Whether samples carry gradients: not with categories or atoms, nor for nMDMA."""
         smooth = all(count is None for count in self.density.categories)
-        return smooth and not any(isinstance(part, NMDMA) for part in self.density.modules())
+        rough = (AtomLeaves, NMDMA)
+        return smooth and not any(isinstance(part, rough) for part in self.density.modules())
 
     @constraints.dependent_property
     def support(self) -> Any:
@@ -115,7 +117,7 @@ class DensityDistribution(Distribution):
         if not self.has_rsample:
             raise NotImplementedError(
                 "Expected a density with continuous columns and univariate conditionals for "
-                "`rsample`; got categories or nMDMA. Use `sample`."
+                "`rsample`; got categories, atoms or nMDMA. Use `sample`."
             )
         x = self.sample(sample_shape, generator)
         flat = x.reshape(-1, self.density.columns)

@@ -177,6 +177,19 @@ class Evidence:
         sets = {c: mask for c, mask in self.sets.items() if c != column}
         return Evidence(tuple(rest), lower, upper, sets, intervals)
 
+    def known(self) -> "Evidence":
+        """Leave out the columns of which no row knows anything."""
+        absent = self.lower.isnan().all(0).tolist()
+        unknown = [c for c, gone in zip(self.columns, absent, strict=True) if gone]
+        keep = [c for c in self.columns if c not in unknown or c in self.sets]
+        if len(keep) == len(self.columns) or len(self) == 0:
+            return self
+        index = [self.columns.index(c) for c in keep]
+        lower = self.lower[:, index]
+        intervals = self.intervals & set(keep)
+        upper = self.upper[:, index] if intervals else lower
+        return Evidence(tuple(keep), lower, upper, self.sets, intervals)
+
     def renamed(self, names: Sequence[int]) -> "Evidence":
         """Call column c `names[c]`."""
         sets = {names[c]: mask for c, mask in self.sets.items()}
