@@ -107,15 +107,18 @@ class AtomLeaves(LeafFamily):
             log_cdf, log_sf, log_density = at(x)
             return log_cdf - log_sf, (log_density - log_cdf - log_sf).exp()
 
-        x = invert_monotone(logit_and_slope, target, *self._bracket(target, weights, columns))
-        # Where u falls into the jump at an atom, the quantile is the atom itself.
-        for points in self._points(columns, x).unbind(-1):
-            atom = points.expand(x.shape)
+        low, high = self._bracket(target, weights, columns)
+        # Where u falls into the jump at an atom, the quantile is the atom itself: a bracket of one
+        # point. Bisection would creep up to it.
+        for points in self._points(columns, low).unbind(-1):
+            atom = points.expand(low.shape)
             log_cdf, log_sf, log_jump = at(torch.nan_to_num(atom))
-            before = logsumexp(torch.stack([log_sf, log_jump]), dim=0)
+            before = torch.logaddexp(log_sf, log_jump)
             reached = log_cdf - log_sf >= target
             jumped = before > log_1mu.flatten(1)
-            x = torch.where(atom.isfinite() & reached & jumped, atom, x)
+            inside = atom.isfinite() & reached & jumped
+            low, high = torch.where(inside, atom, low), torch.where(inside, atom, high)
+        x = invert_monotone(logit_and_slope, target, low, high)
         return x.reshape(shape)
 
     @torch.no_grad()

@@ -182,7 +182,7 @@ class NeuralLeaves(LeafFamily):
         r"""Return E f(X) under each leaf, (n, M), by the trapezoidal rule in the logit of u.
 
         :math:`E f(X) = \int f(x(t))\, \sigma'(t)\, dt` with :math:`z(x(t)) = t`. The rule converges
-        exponentially for smooth f: the relative error of the first two moments is below 1e-7 in
+        exponentially for smooth f: the relative error of the first two moments is below 1e-6 in
         float64 and 1e-4 in float32. The tails beyond |t| = 45 are left out, where
         :math:`\sigma'` is 1e-20. An expectation that does not exist, because f grows faster than
         the tail falls, is returned as infinite.

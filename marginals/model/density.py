@@ -135,7 +135,8 @@ class Density(nn.Module, ABC):
                 "Leave it out of `given`."
             )
         self._value_of_given(known)
-        levels = torch.as_tensor(u, device=known.lower.device)
+        level = u if isinstance(u, Tensor) else torch.as_tensor(u, dtype=torch.float64)
+        levels = level.to(known.lower.device)
         levels = levels.to(torch.promote_types(levels.dtype, known.lower.dtype))
 
         def solve(part: Evidence) -> Tensor:
@@ -214,8 +215,9 @@ class Density(nn.Module, ABC):
         return x.reshape(-1, x.shape[-1]), x.shape[:-1]
 
     def _check_categories(self, known: Evidence) -> None:
+        categories = self.categories  # read once: it asks every column
         for column in known.sets:
-            count = self.categories[column]
+            count = categories[column]
             if count is None:
                 raise ValueError(
                     f"Expected a number or an interval for continuous column {column}; got a set."
@@ -226,7 +228,7 @@ class Density(nn.Module, ABC):
                     f"{known.sets[column].shape[-1] - 1}."
                 )
         for position, column in enumerate(known.columns):
-            count = self.categories[column]
+            count = categories[column]
             if count is not None:
                 _check_codes(known.lower[:, position], known.upper[:, position], column, count)
 

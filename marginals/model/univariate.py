@@ -180,6 +180,10 @@ class UnivariateMixture(Univariates):
         # A bracket of one point settles the categorical columns at once.
         start = torch.where(discrete, high, low)
         smooth = invert_monotone(logit_and_slope, target, start, high)
+        # Where the CDF jumps, at an atom, the solution is one of two neighbours: the upper one.
+        up, down = torch.full_like(smooth, torch.inf), torch.full_like(smooth, -torch.inf)
+        for x in (smooth.nextafter(up), smooth, smooth.nextafter(down)):
+            smooth = torch.where(logit_and_slope(x)[0] >= target, x, smooth)
         return torch.where(discrete, codes, smooth)
 
     def _smallest_codes(self, log_u: Tensor, low: Tensor, high: Tensor) -> Tensor:

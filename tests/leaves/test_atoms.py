@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from marginals import Evidence, TensorDensity, build, fit, load, save
+from marginals import Evidence, Mixture, TensorDensity, build, fit, load, save
 
 ATOMS = (0.0, 2.0)
 
@@ -81,6 +81,24 @@ def test_quantiles_are_the_smallest_points_that_reach_u(model: TensorDensity) ->
         assert_close(model.cdf(x, [0], given)[smooth], u[smooth], rtol=0, atol=1e-12)
         assert (model.cdf(x, [0], given) >= u - 1e-12).all()
         assert (model.cdf(x - 1e-9, [0], given) <= u + 1e-8).all()
+
+
+def test_quantiles_of_mixtures_of_models_hit_the_atoms(data: Tensor, model: TensorDensity) -> None:
+    other = build(data[:50], width=3, atoms={0: ATOMS}, dtype=torch.float64, seed=1)
+    both = Mixture([model, other.requires_grad_(False)], [1, 2]).requires_grad_(False)
+    u = torch.linspace(0.02, 0.98, 49)
+    x = both.ppf(u, 0)[:, None]
+    shift = torch.full_like(x, -torch.inf)
+    assert int((x == 0).sum()) > 5
+    assert (both.cdf(x, [0]) >= u - 1e-12).all()
+    assert (both.cdf(x.nextafter(shift), [0]) <= u + 1e-12).all()
+
+
+def test_an_atom_at_zero_costs_no_long_bisection(
+    model: TensorDensity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("marginals.numerics.inversion.MAX_ITERATIONS", 100)
+    model.ppf(torch.linspace(0.01, 0.99, 99), 0)
 
 
 def test_quantiles_and_samples_of_a_float32_model_hit_the_atoms(data: Tensor) -> None:

@@ -17,6 +17,7 @@ from torch.distributions import (
 )
 from torch.testing import assert_close
 
+from marginals.model.build import build
 from marginals.model.density import Density
 from marginals.model.distribution import DensityDistribution
 from marginals.model.evidence import Evidence
@@ -424,7 +425,14 @@ def test_has_rsample() -> None:
     assert mixed().distribution({1: 2}).has_rsample
     assert not mixed().distribution().has_rsample
     nmdma = NMDMA(make_model())
-    for d in [mixed().distribution(), nmdma.distribution(), nmdma.distribution({2: 0.0})]:
+    atoms = build(torch.randn(20, 2), width=2, atoms={0: [0.0]})
+    distributions = [
+        mixed().distribution(),
+        nmdma.distribution(),
+        nmdma.distribution({2: 0.0}),
+        atoms.distribution(),
+    ]
+    for d in distributions:
         assert not d.has_rsample
         assert d.sample((2,)).isfinite().all()
         with pytest.raises(NotImplementedError, match=r"continuous columns.*Use `sample`"):

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from marginals.leaves import Leaves, NeuralLeaves
+from marginals.model.build import build
 from marginals.model.density import Density
 from marginals.model.evidence import Evidence
 from marginals.model.mixture import Mixture
@@ -245,6 +246,8 @@ def test_only_the_row_at_fault_is_lost() -> None:
 def test_errors_of_building() -> None:
     with pytest.raises(ValueError, match=r"nMDMA to be continuous.*TensorDensity"):
         NMDMA(generic(CPTensor(2, 2), [None, 3]))
+    with pytest.raises(ValueError, match=r"leaves of kinds \['neural', 'atoms'\]"):
+        NMDMA(build(torch.randn(9, 2), width=2, atoms={0: [0.0]}))
     inner = generic(CPTensor(3, 2), [None] * 3)
     for order in [[0, 1], [0, 1, 1], [1, 2, 3], [0, 1, 2, 3]]:
         with pytest.raises(ValueError, match=r"`order` to hold 0..2 once each; got"):
