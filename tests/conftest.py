@@ -75,8 +75,7 @@ def seed_everything(seed: int) -> None:
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of the real data sets."""
-    beside = Path(__file__).parents[2] / "shared" / "data"
-    folder = Path(os.environ.get("MARGINALS_DATA", beside))
-    if not folder.is_dir():
-        pytest.skip(f"No real data at {folder}: set MARGINALS_DATA to its folder.")
-    return folder
+    folder = os.environ.get("MARGINALS_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip(f"No real data at {folder!r}: set MARGINALS_DATA to their folder.")
+    return Path(folder)
