@@ -102,8 +102,10 @@ def bracket(network: Network, target: Tensor) -> tuple[Tensor, Tensor]:
     """
     slope = torch.ones_like(network.layers[0].bias[:1])
     offset, spread = torch.zeros_like(slope), torch.zeros_like(slope)
+    growth = torch.ones_like(slope[0])
     for i, layer in enumerate(network.layers):
         slope = _mix(layer.weight, slope)
+        growth = growth * 2 * (1 + layer.weight.sum(1).amax(0))
         offset = _affine(layer, offset)
         spread = _mix(layer.weight, spread)
         if i < len(network.gates):
@@ -111,8 +113,8 @@ def bracket(network: Network, target: Tensor) -> tuple[Tensor, Tensor]:
     middle = target - offset[0]
     # A little wider than proven, for the rounding of the bounds themselves.
     margin = spread[0] * 1.001 + 1e-3 * (1 + middle.abs())
-    # A slope that underflows leaves the whole line of floats as the bracket.
-    limit = torch.finfo(target.dtype).max / 4
+    # A slope that underflows leaves all floats as the bracket, as far as no layer overflows.
+    limit = torch.finfo(target.dtype).max / 4 / growth
     low, high = (middle - margin) / slope[0], (middle + margin) / slope[0]
     return low.clamp(-limit, limit), high.clamp(-limit, limit)
 

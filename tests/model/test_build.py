@@ -47,7 +47,7 @@ def assert_works(model: TensorDensity, data: Any) -> None:
     """Check that scores, gradients and samples are finite."""
     value = model.log_value(data)
     assert value.isfinite().all()
-    value.sum().backward()
+    model.contract(model.checked(data)).sum().backward()
     parameters = [p for p in model.parameters() if p.numel()]
     assert all(p.grad is not None and p.grad.isfinite().all() for p in parameters)
     assert model.sample(20).isfinite().all()
