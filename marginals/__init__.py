@@ -2,6 +2,8 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from marginals.estimator import MDMA
+from marginals.loading import load
 from marginals.model import (
     NMDMA,
     Density,
@@ -10,9 +12,10 @@ from marginals.model import (
     TensorDensity,
     build,
 )
-from marginals.model.files import load, save
+from marginals.model.files import save
 from marginals.storage import FileError
 from marginals.structure import Tree
+from marginals.table import Categorical, Continuous, Integer
 from marginals.training import FitConfig, FitResult, fit
 
 try:
@@ -21,12 +24,16 @@ except PackageNotFoundError:  # run from a folder that was never installed
     __version__ = "0"
 
 __all__ = [
+    "MDMA",
     "NMDMA",
+    "Categorical",
+    "Continuous",
     "Density",
     "Evidence",
     "FileError",
     "FitConfig",
     "FitResult",
+    "Integer",
     "Mixture",
     "TensorDensity",
     "Tree",

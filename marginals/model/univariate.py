@@ -38,6 +38,10 @@ class Univariates(ABC):
         Exact sums for categories, quadrature for continuous leaves; see `NeuralLeaves.expect`.
         """
 
+    @abstractmethod
+    def take(self, place: int, rows: Tensor) -> "Univariates":
+        """Return those of one column, by its place, and of some rows of evidence."""
+
     def logpdf(self, x: Tensor) -> Tensor:
         """Return the log density (the log mass of a category) at `x` (..., B, n)."""
         return self.evaluate(x).log_density
@@ -128,6 +132,12 @@ class LeafMixtures(Univariates):
         terms = torch.where(weights > 0, weights * each[:, None], 0.0)
         return terms.sum(-1).T
 
+    def take(self, place: int, rows: Tensor) -> "LeafMixtures":
+        """Return those of one column and of some rows of evidence."""
+        total = self.log_evidence.T[[place]][:, rows]  # (1, B)
+        weights = self.log_weights[[place]][:, rows] + total[..., None]
+        return LeafMixtures(self.leaves, (self.columns[place],), weights)
+
 
 @final
 class UnivariateMixture(Univariates):
@@ -203,3 +213,9 @@ class UnivariateMixture(Univariates):
         each = torch.stack([member.expect(function) for member in self.members])
         weights = self.log_weights.exp()
         return torch.where(weights > 0, weights * each, 0.0).sum(0)
+
+    def take(self, place: int, rows: Tensor) -> "UnivariateMixture":
+        """Return those of one column and of some rows of evidence."""
+        weights = (self.log_weights + self.log_evidence)[:, rows][:, :, [place]]
+        members = [member.take(place, rows) for member in self.members]
+        return UnivariateMixture(members, weights, [self.discrete[place]])

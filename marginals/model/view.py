@@ -142,6 +142,12 @@ class ViewUnivariates(Univariates):
         names = dict(zip(self.inner.columns, self.columns, strict=True))
         return self.inner.expect(lambda x, columns: function(x, [names[c] for c in columns]))
 
+    def take(self, place: int, rows: Tensor) -> "ViewUnivariates":
+        """Return those of one column and of some rows of evidence."""
+        taken = self.inner.take(place, rows)
+        change = taken.log_evidence[:, 0] - self.log_evidence[rows, place]
+        return ViewUnivariates(taken, (self.columns[place],), change)
+
 
 def _within(columns: Sequence[int], count: int) -> tuple[int, ...]:
     for column in columns:

@@ -1,0 +1,139 @@
+"""Filling the missing cells of a table."""
+
+from collections.abc import Iterator
+from typing import Any, Literal, final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from marginals.answers.asked import like
+from marginals.answers.moments import modes, moments, most_likely
+from marginals.model import Density, Univariates
+from marginals.table import Categorical, Column, Integer, Schema, decode, decode_column, encode
+from marginals.table.dtypes import family
+from marginals.table.frames import as_frame
+from marginals.table.write import restored
+
+Method = Literal["mean", "median", "mode"]
+
+
+@final
+class Imputation:
+    """The missing cells of a table, and what fills them.
+
+    Args:
+        density: on the model's scale.
+        schema: of its columns.
+        x: a table with some of them; cells that are missing are filled, columns are not added.
+    """
+
+    def __init__(self, density: Density, schema: Schema, x: Any) -> None:
+        self.density, self.schema, self.x = density, schema, x
+        self.evidence = density.checked(encode(schema, x).evidence)
+        cells = self.evidence.cells(self.evidence.columns)
+        self.missing: npt.NDArray[np.bool_] = cells.lower.isnan().cpu().numpy().T  # (B, n)
+        self.places: list[int] = np.flatnonzero(self.missing.any(0)).tolist()
+
+    def summarised(self, method: Method) -> Any:
+        """Fill each missing cell by a summary of its conditional given the row's other cells."""
+        found: dict[int, list[Any]] = {i: [] for i in self.places}
+        for place, column, parts in self._conditionals():
+            found[place].append(_summary(parts, self.schema, column, method))
+        return self._completed({i: np.concatenate(parts) for i, parts in found.items()})
+
+    def intervals(self, level: float) -> pd.DataFrame:
+        """Return, for each missing cell, its row, column and central interval, one per line."""
+        tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+        lines = []
+        seen = dict.fromkeys(self.places, 0)
+        for place, column, parts in self._conditionals():
+            if isinstance(column.kind, Categorical) and not column.ordered:
+                continue
+            ends = parts.ppf(tails[:, None, None])[..., 0]  # (2, B)
+            low, high = (decode_column(self.schema, column.name, end) for end in ends)
+            start = seen[place]
+            rows = np.flatnonzero(self.missing[:, place])[start : start + len(low)]
+            seen[place] += len(low)
+            lines += [(r, column.name, a, b) for r, a, b in zip(rows, low, high, strict=True)]
+        frame = pd.DataFrame(lines, columns=["row", "column", "lower", "upper"])
+        index = as_frame(self.x, self.schema.names).index
+        frame["row"] = index[frame["row"].to_numpy(dtype=np.int64)]
+        return frame
+
+    def drawn(self, draws: int, generator: torch.Generator) -> list[Any]:
+        """Fill all missing cells of a row by joint draws: a table for each."""
+        tables = []
+        with torch.no_grad():
+            for _ in range(draws):
+                rows = self.density.sample_rows(self.evidence, 1, generator)[:, 0]
+                drawn = decode(self.schema, rows)
+                fills = {}
+                for place in self.places:
+                    series = drawn.iloc[:, self.evidence.columns[place]]
+                    fills[place] = _objects(series[self.missing[:, place]])
+                tables.append(self._completed(fills))
+        return tables
+
+    def _conditionals(self) -> Iterator[tuple[int, Column, Univariates]]:
+        """Give the conditionals of missing cells, column by column: two passes for each batch."""
+        size, start = self.density.rows_at_once(), 0
+        for part in self.evidence.batches(size):
+            gaps = self.missing[start : start + len(part)]
+            start += len(part)
+            held = [i for i in self.places if gaps[:, i].any()]
+            if not held:
+                continue
+            asked = [self.evidence.columns[i] for i in held]
+            with torch.no_grad():
+                every = self.density.univariates(part, asked)
+                for at, place in enumerate(held):
+                    rows = torch.from_numpy(np.flatnonzero(gaps[:, place])).to(part.lower.device)
+                    yield place, self.schema.columns[asked[at]], every.take(at, rows)
+
+    def _completed(self, fills: dict[int, Any]) -> Any:
+        frame = as_frame(self.x, [self.schema.names[c] for c in self.evidence.columns]).copy()
+        for place, values in fills.items():
+            name = frame.columns[place]
+            frame[name] = _filled(frame[name], self.missing[:, place], values)
+        return like(self.x, frame)
+
+
+def _filled(series: pd.Series, missing: npt.NDArray[np.bool_], values: Any) -> pd.Series:
+    """Put values into a column, which keeps its dtype if they fit it, and becomes float if not."""
+    filled = series.astype(object)
+    filled.iloc[np.flatnonzero(missing)] = list(values)
+    try:
+        return filled.astype(series.dtype)
+    except (TypeError, ValueError):
+        if pd.api.types.is_numeric_dtype(series.dtype):
+            return filled.astype("Float64" if hasattr(series.dtype, "na_value") else float)
+        return filled
+
+
+def _summary(parts: Univariates, schema: Schema, column: Column, method: Method) -> Any:
+    """Return what fills the cells of one column, as an array of objects."""
+    if isinstance(column.kind, Categorical) and not (method == "median" and column.ordered):
+        codes = most_likely(parts, len(column.kind.categories or ()))
+        return _objects(decode_column(schema, column.name, codes))
+    if method == "mean":
+        return _objects(mean_values(column, moments(parts, column)[0]))
+    if method == "mode":
+        return _objects(decode_column(schema, column.name, modes(parts, column)))
+    half = torch.full((1, 1, 1), 0.5, dtype=torch.float64)
+    return _objects(decode_column(schema, column.name, parts.ppf(half)[0, :, 0]))
+
+
+def mean_values(column: Column, numbers: Tensor) -> Any:
+    """Give means as floats, which need not be values of the column, and of times as times."""
+    if family(column.dtype) != "number":
+        return restored(column, numbers.numpy())
+    return (numbers + (column.reference if isinstance(column.kind, Integer) else 0)).numpy()
+
+
+def _objects(values: Any) -> Any:
+    out = np.empty(len(values), dtype=object)
+    out[:] = list(values)
+    return out

@@ -1,0 +1,88 @@
+"""Means, spreads and modes of columns, in the columns' own numbers."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from marginals.model import Univariates
+from marginals.table import Column
+from marginals.table.axis import Axis, quiet
+from marginals.table.lattice import LatticeAxis
+from marginals.table.transform import axis
+
+# A lattice with more values than this between its extreme quantiles is as good as a line.
+_MOST_VALUES = 4096
+# Probability left out at each end when the values of a lattice are summed.
+_TAIL = 1e-10
+
+
+def moments(parts: Univariates, column: Column) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation (B,) of univariates of one column, in its numbers."""
+    line = axis(column)
+    if isinstance(line, LatticeAxis):
+        summed = _lattice_moments(parts, line)
+        if summed is not None:
+            return summed
+    # Moments about the median: those about 0 would cancel for columns far from it.
+    half = torch.full((1,), 0.5, dtype=torch.float64).log()
+    middle = _numbers(line, parts.quantile(half, half))[..., 0].mean()
+
+    def power(exponent: int) -> Tensor:
+        return parts.expect(lambda x, _: (_numbers(line, x) - middle).pow(exponent).to(x))[:, 0]
+
+    first, second = power(1).double(), power(2).double()
+    return (first + middle).cpu(), (second - first.square()).clamp_min(0).sqrt().cpu()
+
+
+def modes(parts: Univariates, column: Column) -> Tensor:
+    """Return the most likely of 99 quantiles of each row, (B,), on the model's scale."""
+    levels = torch.linspace(0.01, 0.99, 99, dtype=torch.float64)[:, None, None]
+    points = parts.ppf(levels)[..., 0]  # (Q, B)
+    best = _log_heights(parts, points, axis(column)).argmax(0)
+    return points.gather(0, best[None])[0]
+
+
+def most_likely(parts: Univariates, categories: int) -> Tensor:
+    """Return the code of the most likely category of each row, (B,)."""
+    codes = torch.arange(categories).to(parts.log_evidence)
+    return parts.logpdf(codes[:, None, None])[..., 0].argmax(0).double()
+
+
+def _log_heights(parts: Univariates, points: Tensor, line: Axis) -> Tensor:
+    """Return log densities, of a lattice log masses of the cells around points (Q, B)."""
+    at = points.to(parts.log_evidence)
+    if not isinstance(line, LatticeAxis):
+        return parts.logpdf(at[..., None])[..., 0]
+    with quiet():
+        cells = line.exact(_numbers(line, points).reshape(-1).numpy())
+    ends = (torch.from_numpy(e).reshape(points.shape).to(at) for e in (cells.lower, cells.upper))
+    below, up_to = (parts.evaluate(end[..., None]).log_cdf[..., 0].exp() for end in ends)
+    return up_to - below
+
+
+def _lattice_moments(parts: Univariates, line: LatticeAxis) -> tuple[Tensor, Tensor] | None:
+    """Sum over the values between extreme quantiles; None if there are too many."""
+    tail = torch.tensor([_TAIL, 1 - _TAIL], dtype=torch.float64)[:, None, None]
+    ends = _numbers(line, parts.quantile(tail.log(), torch.log1p(-tail)))
+    low, high = float(ends.min()), float(ends.max())
+    if not (high - low) / line.step < _MOST_VALUES:
+        return None
+    count = round((high - low) / line.step) + 1
+    values = np.arange(count, dtype=np.float64) * line.step + low
+    with quiet():
+        cells = line.exact(values)
+    bounds = (torch.from_numpy(end)[:, None, None] for end in (cells.lower, cells.upper))
+    below, up_to = (parts.evaluate(end.to(parts.log_evidence)).log_cdf.exp() for end in bounds)
+    mass = (up_to - below)[..., 0].double().cpu()  # (values, B)
+    mass = mass / mass.sum(0)
+    numbers = torch.from_numpy(values)[:, None]
+    mean = (numbers * mass).sum(0)
+    return mean, ((numbers - mean).square() * mass).sum(0).sqrt()
+
+
+def _numbers(line: Axis, x: Tensor) -> Tensor:
+    """Return points of the model's scale as numbers of the column, in float64."""
+    model = x.detach().cpu().double().numpy()
+    with quiet():
+        numbers = np.asarray(line.numbers(model.reshape(-1)), dtype=np.float64)
+    return torch.from_numpy(numbers).reshape(x.shape)

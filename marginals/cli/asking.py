@@ -1,0 +1,50 @@
+"""`query`: questions in the query language."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from marginals.cli import options
+from marginals.cli.command import command
+from marginals.cli.models import load_model
+from marginals.cli.output import print_json, print_table, text
+from marginals.language import Answer, answer, parse
+
+Queries = Annotated[
+    list[str], typer.Argument(metavar="QUERY...", help="Questions, each in quotes for the shell.")
+]
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    command(
+        app,
+        "marginals query model.mdma 'P(income > 50000, 20 <= age < 30 | city in {Oslo, Bergen})'",
+        "marginals query model.mdma 'E[income | age = 40]' 'SD[income | age = 40]'",
+        "marginals query model.mdma 'Q[0.05, 0.5, 0.95](income | age = 40)' --json",
+        "marginals query model.mdma 'p(income = 40000, age = 40)'",
+        "marginals query model.mdma 'P(`home town` = \"New York\" | day >= 2024-01-31)'",
+    )(query)
+
+
+def query(model: options.Model, queries: Queries, json: options.Json = False) -> None:
+    """Answer questions: P(...) probability, p(...) density, E[...] mean, SD[...], Q[...](...).
+
+    Conditions go between commas, what is known after a bar: P(income > 50000 | age = 40).
+    Elsewhere than on a terminal, an answer is a line with nothing but its numbers.
+    """
+    asked = [parse(question) for question in queries]  # a mistake shows before the model is loaded
+    fitted = load_model(model)
+    answers = [answer(fitted, question) for question in asked]
+    if json:
+        print_json({"answers": [{"query": a.text, "value": a.value} for a in answers]})
+    elif sys.stdout.isatty():
+        print_table(["query", "answer"], [[a.text, a.value] for a in answers])
+    else:
+        for found in answers:
+            typer.echo("\t".join(map(text, _values(found))))
+
+
+def _values(found: Answer) -> list[object]:
+    return found.value if isinstance(found.value, list) else [found.value]

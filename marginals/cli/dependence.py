@@ -1,0 +1,89 @@
+"""`mi` and `independence`: how columns depend on each other."""
+
+from typing import Annotated, Any
+
+import typer
+
+from marginals.cli import options
+from marginals.cli.command import command
+from marginals.cli.models import load_model
+from marginals.cli.output import print_json, print_table
+from marginals.language.evidence import name_in
+from marginals.language.tree import Column
+
+First = Annotated[str, typer.Argument(metavar="A", help="A column, or several between commas.")]
+Second = Annotated[str, typer.Argument(metavar="B", help="A column, or several between commas.")]
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    command(
+        app,
+        "marginals mi model.mdma income age",
+        "marginals mi model.mdma income age,city --given education",
+    )(mi)
+    command(
+        app,
+        "marginals independence model.mdma income city",
+        "marginals independence model.mdma income city --given age --given education --json",
+    )(independence)
+
+
+def mi(
+    model: options.Model,
+    a: First,
+    b: Second,
+    given: options.GivenColumns = None,
+    json: options.Json = False,
+) -> None:
+    """Print the mutual information of columns, in nats: 0 if they are independent."""
+    fitted = load_model(model)
+    ask = _method(fitted, "mutual_information")
+    result = ask(_names(fitted, a), _names(fitted, b), given=_all(fitted, given))
+    content = {"value": result.value, "stderr": result.stderr}
+    _show({"a": a, "b": b, "given": given or [], **content}, json)
+
+
+def independence(
+    model: options.Model,
+    x: First,
+    y: Second,
+    given: options.GivenColumns = None,
+    json: options.Json = False,
+) -> None:
+    """Test whether columns are independent, perhaps given others."""
+    fitted = load_model(model)
+    ask = _method(fitted, "independence_test")
+    result = ask(_names(fitted, x), _names(fitted, y), given=_all(fitted, given))
+    content = {"statistic": result.statistic, "pvalue": result.pvalue}
+    _show({"x": x, "y": y, "given": given or [], **content}, json)
+
+
+def _method(model: Any, name: str) -> Any:
+    method = getattr(model, name, None)
+    if method is None:
+        raise NotImplementedError(
+            f"Expected a model that offers `{name}`; {type(model).__name__} of this version does "
+            "not. Update marginals."
+        )
+    return method
+
+
+def _names(model: Any, text: str) -> Any:
+    """Return a column, or a list of those between commas; a name may hold a comma itself."""
+    known = [str(name) for name in model.schema_.names]
+    parts = [text] if text in known else [part.strip() for part in text.split(",")]
+    names = [name_in(model.schema_, Column(part)) for part in parts]
+    return names[0] if len(names) == 1 else names
+
+
+def _all(model: Any, given: list[str] | None) -> list[Any] | None:
+    found = [_names(model, text) for text in given or []]
+    return [n for names in found for n in (names if isinstance(names, list) else [names])] or None
+
+
+def _show(content: dict[str, Any], json: bool) -> None:
+    if json:
+        print_json(content)
+    else:
+        print_table(list(content), [list(content.values())])

@@ -1,0 +1,87 @@
+"""What commands print: tables on a terminal, plain text elsewhere, JSON for machines."""
+
+import datetime
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import typer
+
+from marginals.frames import Path
+
+
+def print_json(content: Mapping[str, Any]) -> None:
+    """Print one JSON object on a line."""
+    typer.echo(json.dumps(plain(content), ensure_ascii=False, allow_nan=False))
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
+    """Print a table: with lines on a terminal, else a header and cells between tabs."""
+    cells = [[text(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        for line in [list(header), *cells]:
+            typer.echo("\t".join(line))
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(*header, title=title or None, title_justify="left")
+    for row in cells:
+        table.add_row(*map(escape, row))
+    Console().print(table)
+
+
+def note(message: str) -> None:
+    """Tell something on stderr, where it is in nobody's way."""
+    typer.echo(message, err=True)
+
+
+def wrote(rows: int, path: Path) -> None:
+    """Tell what was written, unless the reader saw it."""
+    if str(path) != "-":
+        note(f"Wrote {rows} row{'' if rows == 1 else 's'} to {path}.")
+
+
+def text(value: Any) -> str:
+    """Write a value for a person on a terminal, for a program with all digits.
+
+    >>> text(0.1), text(3), text("Oslo"), text(None)
+    ('0.1', '3', 'Oslo', '')
+    """
+    value = plain(value)
+    if value is None:
+        return ""
+    if isinstance(value, float) and sys.stdout.isatty():
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return ", ".join(map(text, value))
+    return str(value)
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON can hold; NaN and other missing values are null, infinities words.
+
+    >>> plain({"a": float("nan"), "b": [float("-inf"), 1.5]})
+    {'a': None, 'b': ['-inf', 1.5]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if str(value) in ("NaT", "<NA>"):
+        return None
+    return value.isoformat() if isinstance(value, datetime.date) else str(value)
+
+
+def records(frame: Any) -> list[dict[str, Any]]:
+    """Return the rows of a frame as dicts."""
+    return [plain(row) for row in frame.to_dict("records")]

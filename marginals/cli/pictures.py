@@ -1,0 +1,75 @@
+"""`plot` and `demo`."""
+
+import importlib
+from typing import Annotated, Any
+
+import typer
+
+from marginals import frames
+from marginals.cli import options
+from marginals.cli.command import command
+from marginals.cli.models import format_for, load_model, renamed
+from marginals.cli.output import note, print_json
+from marginals.language.evidence import name_in
+from marginals.language.tree import Column
+
+Pairs = Annotated[
+    str, typer.Option("--pairs", metavar="COLUMNS", help="Columns between commas; all without it.")
+]
+Shown = Annotated[
+    str | None, typer.Option("--data", metavar="FILE", help="A table to draw beside the model.")
+]
+Picture = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="PNG, PDF or SVG.")]
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    command(
+        app,
+        "marginals plot model.mdma -o pairs.png",
+        "marginals plot model.mdma --pairs age,income --data data.csv -o pairs.pdf",
+    )(plot)
+    command(app, "marginals demo")(demo)
+
+
+def plot(
+    model: options.Model,
+    output: Picture,
+    pairs: Pairs = "",
+    data: Shown = None,
+    format: options.Format = None,
+    json: options.Json = False,
+) -> None:
+    """Draw the marginals of columns and the densities of each pair of them."""
+    plotting = _plotting()
+    fitted = load_model(model)
+    columns = [name_in(fitted.schema_, Column(name.strip())) for name in pairs.split(",") if name]
+    told = {} if data is None else {"data": _table(fitted, data, format)}
+    axes: Any = plotting.pairs(fitted, columns or None, **told)
+    axes.flat[0].figure.savefig(output, dpi=150)
+    if json:
+        print_json({"output": output, "columns": columns or list(fitted.schema_.names)})
+    else:
+        note(f"Drew {output}.")
+
+
+def demo() -> None:
+    """Fit a table with gaps, ask it things, draw a picture: a tour in a minute."""
+    importlib.import_module("marginals.demo").main()
+
+
+def _table(model: Any, data: str, format: str | None) -> Any:
+    return renamed(frames.read(data, format_for(data, format)), model.schema_)
+
+
+def _plotting() -> Any:
+    try:
+        import matplotlib as mpl
+
+        mpl.use("Agg")  # no window: the picture goes to a file
+        return importlib.import_module("marginals.plotting")
+    except ImportError as error:
+        raise ImportError(
+            f"Expected matplotlib and marginals.plotting for pictures; {error}. "
+            "Run: pip install 'marginals[plot]'."
+        ) from error

@@ -1,0 +1,260 @@
+"""The scikit-learn estimator: a table in, answers out."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any, final
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from marginals.answers import TableDensity
+from marginals.model import Density, Evidence, build
+from marginals.model.files import save
+from marginals.structure import Tree
+from marginals.table import Schema, encode, infer
+from marginals.training import FitResult, Record, fit
+
+
+@final
+class MDMA(DensityMixin, TableDensity, BaseEstimator):
+    """The joint distribution of a table, from which any question is answered by column name.
+
+    Args:
+        tensor: "ht", "mera", "cp" or "full"; see `marginals.build`.
+        width: the number of components; None chooses by the number of rows.
+        depth, hidden: layers and units of the neural leaves.
+        tree: how columns are coupled: "coupled", "balanced", "random" or a `Tree`.
+        columns: by name, kinds that override what is inferred from dtypes.
+        noise: of training, in standard deviations; None chooses by the number of rows.
+        learning_rate, batch_size, max_steps, max_seconds: of training; `max_steps=None` chooses by
+            the size of the table, so that small tables take seconds.
+        validation_fraction: the share of rows held out to judge by.
+        device: "cpu", "cuda" or None for a GPU if there is one.
+        progress: show a progress bar; None for only on a terminal.
+        random_state: of the start, the split and the batches.
+
+    >>> frame = pd.DataFrame({"age": [30, 40, 50, 60] * 10, "city": list("abab") * 10})
+    >>> model = MDMA(width=4, max_steps=20, random_state=0).fit(frame)
+    >>> 0 < model.prob({"age": (35, None)}, given={"city": "a"}) < 1
+    True
+    """
+
+    module_: Density
+    schema_: Schema
+    result_: FitResult
+
+    def __init__(
+        self,
+        *,
+        tensor: str = "ht",
+        width: int | None = None,
+        depth: int = 1,
+        hidden: int = 3,
+        tree: Any = "coupled",
+        columns: Mapping[Any, Any] | None = None,
+        noise: float | None = None,
+        learning_rate: float = 0.01,
+        batch_size: int = 500,
+        max_steps: int | None = None,
+        max_seconds: float | None = None,
+        validation_fraction: float = 0.1,
+        device: str | None = None,
+        progress: bool | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.tensor = tensor
+        self.width = width
+        self.depth = depth
+        self.hidden = hidden
+        self.tree = tree
+        self.columns = columns
+        self.noise = noise
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_steps = max_steps
+        self.max_seconds = max_seconds
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.progress = progress
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,  # noqa: N803 (scikit-learn's name)
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        upper: Any = None,
+        validation: Any = None,
+    ) -> "MDMA":
+        """Learn the distribution of a table.
+
+        Args:
+            X: a DataFrame, array or tensor; missing cells are NaN, None, NA or NaT.
+            y: ignored.
+            sample_weight: a weight for each row.
+            upper: upper ends of cells of which `X` holds the lower ends; equal cells are exact.
+            validation: rows to judge by instead of a share of `X`.
+        """
+        frame = _frame(X)
+        top = None if upper is None else _frame(upper)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        schema = infer(frame, self.columns, upper=top)
+        data = encode(schema, frame, upper=top).evidence
+        held = None if validation is None else encode(schema, _frame(validation)).evidence
+        weight = None if sample_weight is None else torch.as_tensor(np.asarray(sample_weight))
+        device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
+        model = build(
+            data,
+            tensor=self.tensor,  # type: ignore[arg-type]
+            width=self.width or default_width(len(data)),
+            depth=self.depth,
+            hidden=self.hidden,
+            tree=self.tree,
+            categories=schema.categories,
+            atoms={i: c.atoms for i, c in enumerate(schema.columns) if c.atoms},
+            seed=seed,
+        ).to(device)
+        result = self._train(model, data, held, weight, seed)
+        self.module_, self.schema_, self.result_ = model, schema, result
+        self.n_features_in_ = len(schema)
+        self._fitted_kind = _kind_of(X)
+        if isinstance(X, pd.DataFrame) and all(isinstance(name, str) for name in X.columns):
+            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return self
+
+    def _train(
+        self,
+        model: Density,
+        data: Evidence,
+        held: Evidence | None,
+        weight: Tensor | None,
+        seed: int,
+    ) -> FitResult:
+        return fit(
+            model,
+            data,
+            validation=held,
+            sample_weight=weight,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            noise=default_noise(len(data)) if self.noise is None else self.noise,
+            max_steps=default_steps(len(data)) if self.max_steps is None else self.max_steps,
+            max_seconds=self.max_seconds,
+            validation_fraction=self.validation_fraction,
+            progress=self.progress,
+            seed=seed,
+        )
+
+    def score_samples(self, X: Any) -> Any:  # noqa: N803
+        """Return the log density of each row; missing cells are marginalised."""
+        _, schema = self._parts()
+        if not isinstance(X, pd.DataFrame) and _frame(X).shape[1] != len(schema):
+            raise ValueError(
+                f"X has {_frame(X).shape[1]} features, but MDMA is expecting {len(schema)} "
+                "features as input. Give all columns, or a DataFrame with some of them by name."
+            )
+        return self.logpdf(X if isinstance(X, Tensor) else _frame(X))
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
+        """Return the mean log density of rows."""
+        return float(np.mean(np.asarray(self.score_samples(X))))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model, its schema, its settings and the course of its training to one file."""
+        density, schema = self._parts()
+        params = {key: value for key, value in self.get_params().items() if _plain(value)}
+        extra = {
+            "estimator": "MDMA",
+            "schema": schema.to_dict(),
+            "params": params,
+            "declared": [schema.names[schema.index(name)] for name in self.columns or {}],
+            "tree": self.tree.to_json() if isinstance(self.tree, Tree) else None,
+            "result": dataclasses.asdict(self.result_),
+            "kind": self._fitted_kind,
+        }
+        save(density, path, extra=extra)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+    def _parts(self) -> tuple[Density, Schema]:
+        check_is_fitted(self, "module_")
+        return self.module_, self.schema_
+
+    def _kind(self) -> str:
+        return self._fitted_kind
+
+
+def restore(density: Density, extra: Mapping[str, Any]) -> MDMA:
+    """Rebuild an estimator from what `MDMA.save` stored."""
+    model = MDMA(**extra["params"])
+    model.module_, model.schema_ = density, Schema.from_dict(extra["schema"])
+    if extra["declared"]:
+        model.columns = {name: model.schema_[name].kind for name in extra["declared"]}
+    if extra["tree"] is not None:
+        model.tree = Tree.from_json(extra["tree"])
+    history = tuple(Record(**record) for record in extra["result"]["history"])
+    model.result_ = FitResult(**{**extra["result"], "history": history})
+    model.n_features_in_ = len(model.schema_)
+    model._fitted_kind = extra["kind"]
+    names = model.schema_.names
+    if model._fitted_kind == "frame" and all(isinstance(name, str) for name in names):
+        model.feature_names_in_ = np.asarray(names, dtype=object)
+    return model
+
+
+def default_width(rows: int) -> int:
+    """Choose the number of components: wide models overfit small tables."""
+    return int(np.clip(2 * rows**0.4, 8, 256))
+
+
+def default_noise(rows: int) -> float:
+    """Choose the noise of training: a kernel bandwidth that shrinks with the rows."""
+    return float(np.clip(0.5 * rows**-0.25, 0.02, 0.15))
+
+
+def default_steps(rows: int) -> int:
+    """Choose the most steps: enough for small tables to converge within seconds."""
+    return int(np.clip(rows // 5, 500, 2000))
+
+
+def _frame(x: Any) -> pd.DataFrame:
+    """Return a table as a frame; the words of the errors are those that scikit-learn expects."""
+    if isinstance(x, pd.DataFrame):
+        return x
+    if hasattr(x, "tocsr"):  # of scipy, matrix or array
+        raise TypeError("Expected a dense table; got a sparse one: sparse input is not supported.")
+    array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
+    if array.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {array.ndim}D array instead. Reshape your data using "
+            "array.reshape(-1, 1) if it has a single column."
+        )
+    if array.shape[1] == 0:
+        raise ValueError(f"0 feature(s) (shape={array.shape}) while a minimum of 1 is required.")
+    if array.dtype.kind == "c":
+        raise ValueError("Complex data not supported: split it into real and imaginary parts.")
+    return pd.DataFrame(array)
+
+
+def _kind_of(x: Any) -> str:
+    if isinstance(x, pd.DataFrame):
+        return "frame"
+    return "tensor" if isinstance(x, Tensor) else "array"
+
+
+def _plain(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)

@@ -1,0 +1,22 @@
+"""Tables in files: CSV, TSV, Parquet and Arrow, whole or in batches, by the file's suffix.
+
+The path "-" is standard input or output. Reading in batches and writing with `Writer` take memory
+for one batch (of Parquet, for one row group), whatever the size of the file.
+"""
+
+from marginals.frames.formats import FORMATS, FrameError, Path, format_of
+from marginals.frames.reading import batches, count, names, read
+from marginals.frames.writing import Writer, write
+
+__all__ = [
+    "FORMATS",
+    "FrameError",
+    "Path",
+    "Writer",
+    "batches",
+    "count",
+    "format_of",
+    "names",
+    "read",
+    "write",
+]

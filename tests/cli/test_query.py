@@ -1,0 +1,171 @@
+"""`query`, `mi`, `independence`, `plot` and `demo`."""
+
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from marginals.cli import output
+from marginals.estimator import MDMA
+from tests.cli.conftest import COLUMNS, Run
+
+QUERIES = {
+    "P(income > 20000, 20 <= age < 30 | city in {Oslo, Bergen})": lambda m: m.prob(
+        {"income": (20000, None), "age": (19, 29)}, given={"city": {"Oslo", "Bergen"}}
+    ),
+    "P(rain = 0)": lambda m: m.prob({"rain": 0}),
+    "P(rain <= 0 | rain >= 0)": lambda m: m.prob({"rain": 0}),
+    "P(age = 40 | city = 007)": lambda m: m.prob({"age": 40}, given={"city": "007"}),
+    "p(income = 20000 | age = 40)": lambda m: m.pdf({"income": 20000}, given={"age": 40}),
+    "E[income | age = 40]": lambda m: m.mean("income", given={"age": 40}),
+    "SD[income]": lambda m: m.std("income"),
+    "Q[0.9](income | age = 40)": lambda m: m.ppf(0.9, "income", given={"age": 40}),
+}
+
+
+def test_answers_are_the_models(run: Run, model: Any) -> None:
+    wanted = [float(ask(model)) for ask in QUERIES.values()]
+    lines = run("query", "model.mdma", *QUERIES).stdout.splitlines()
+    assert [float(line) for line in lines] == pytest.approx(wanted, rel=1e-6)
+    answers = json.loads(run("query", "model.mdma", *QUERIES, "--json").stdout)["answers"]
+    assert [a["query"] for a in answers] == list(QUERIES)
+    assert [a["value"] for a in answers] == pytest.approx(wanted, rel=1e-6)
+
+
+def test_atoms_and_ends(run: Run) -> None:
+    asked = ["P(rain >= 0)", "P(rain > 0)", "P(rain = 0)"]
+    whole, above, atom = map(float, run("query", "model.mdma", *asked).stdout.split())
+    assert whole == pytest.approx(1)
+    assert above + atom == pytest.approx(1)
+    assert 0.1 < atom < 0.9
+
+
+def test_several_quantiles_are_one_line(run: Run) -> None:
+    line = run("query", "model.mdma", "Q[0.05, 0.5, 0.95](income)").stdout
+    values = [float(cell) for cell in line.split("\t")]
+    assert values == sorted(values)
+    assert len(values) == 3
+
+
+def test_times(run: Run) -> None:
+    done = run("query", "model.mdma", "E[day]", "Q[0.5](day | day2 = 1)", code=1)
+    assert "Did you mean 'day'" in done.stderr
+    assert run("query", "model.mdma", "E[day]").stdout.startswith("2024-")
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("P(age > 30", "Expected ')'"),
+        ("P(agee > 30)", "Did you mean 'age'?"),
+        ("P(city = Olso)", "Did you mean 'Oslo'?"),
+        ("P(income = 3)", "small p"),
+        ("E[city]", "categorical"),
+        ("E[age | age = 3]", "only P"),
+    ],
+)
+def test_mistakes_show_the_place(run: Run, query: str, words: str) -> None:
+    done = run("query", "model.mdma", query, code=1)
+    message, shown, caret = done.stderr.rstrip("\n").split("\n")
+    assert message.startswith("Error: Expected")
+    assert words in message
+    assert shown.strip() == query
+    assert caret.strip() == "^"
+    assert done.stdout == ""
+
+
+def test_a_mistake_in_the_query_shows_before_the_model_is_read(run: Run) -> None:
+    assert "Expected ')'" in run("query", "absent.mdma", "P(x = 1", code=1).stderr
+
+
+def test_a_table_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    output.print_table(["query", "answer"], [["E[x]", 1 / 3], ["Q", [0.25, None]]])
+    shown = capsys.readouterr().out
+    assert "E[x]" in shown
+    assert "0.333333" in shown
+    assert "0.25, " in shown
+    assert "│" in shown
+
+
+def test_json_has_no_odd_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    odd = {"a": np.nan, "b": [np.inf, -np.inf], "c": np.float32(1), "d": np.datetime64("NaT")}
+    output.print_json(odd)
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"a": None, "b": ["inf", "-inf"], "c": 1.0, "d": None}
+
+
+# What is written later ------------------------------------------------------------------------
+
+
+def test_methods_that_a_model_does_not_have(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, method in (("mi", "mutual_information"), ("independence", "independence_test")):
+        monkeypatch.delattr(MDMA, method, raising=False)
+        done = run(name, "model.mdma", "age", "income", code=1)
+        assert f"offers `{method}`" in done.stderr
+
+
+def test_dependence(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def ask(self: Any, a: Any, b: Any, given: Any = None) -> Any:
+        asked.append((a, b, given))
+        return types.SimpleNamespace(value=0.5, stderr=0.1, statistic=2.0, pvalue=0.25)
+
+    monkeypatch.setattr(MDMA, "mutual_information", ask, raising=False)
+    monkeypatch.setattr(MDMA, "independence_test", ask, raising=False)
+    done = run("mi", "model.mdma", "age", "income,city", "--given", "rain", "--json")
+    told = json.loads(done.stdout)
+    assert (told["value"], told["stderr"]) == (0.5, 0.1)
+    done = run("independence", "model.mdma", "age", "income", "-g", "rain", "-g", "city")
+    assert done.stdout.splitlines()[1].split("\t")[-2:] == ["2.0", "0.25"]
+    run("mi", "model.mdma", "age", "income")
+    assert asked == [
+        ("age", ["income", "city"], ["rain"]),
+        ("age", "income", ["rain", "city"]),
+        ("age", "income", None),
+    ]
+    assert "Did you mean 'age'" in run("mi", "model.mdma", "agee", "income", code=1).stderr
+
+
+def test_plot_without_plotting(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "marginals.plotting", None)
+    done = run("plot", "model.mdma", "-o", "x.png", code=1)
+    assert "pip install 'marginals[plot]'" in done.stderr
+
+
+def test_plot(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def pairs(model: Any, columns: Any, data: Any = None) -> Any:
+        import matplotlib.pyplot as plt
+
+        asked.append((columns, data))
+        figure, axes = plt.subplots(1, 2)
+        plt.close(figure)
+        return axes
+
+    monkeypatch.setitem(sys.modules, "marginals.plotting", types.SimpleNamespace(pairs=pairs))
+    path = str(tmp_path / "pairs.png")
+    assert run("plot", "model.mdma", "-o", path).stderr == f"Drew {path}.\n"
+    done = run(
+        "plot", "model.mdma", "--pairs", "age, city", "--data", "data.csv", "-o", path, "--json"
+    )
+    assert json.loads(done.stdout) == {"output": path, "columns": ["age", "city"]}
+    assert [columns for columns, _ in asked] == [None, ["age", "city"]]
+    assert set(COLUMNS) <= set(asked[1][1].columns)
+    assert Path(path).stat().st_size > 0
+
+
+def test_demo(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tour() -> None:
+        print("a tour")
+
+    monkeypatch.setitem(sys.modules, "marginals.demo", types.SimpleNamespace(main=tour))
+    assert run("demo").stdout == "a tour\n"

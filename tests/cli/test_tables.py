@@ -1,0 +1,167 @@
+"""`score`, `sample`, `impute` and `anomalies`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from marginals import frames
+from marginals.cli import models
+from tests.cli.conftest import COLUMNS, Run, make_table
+
+FILES = ["data.csv", "data.parquet", "data.arrow"]
+
+
+@pytest.fixture
+def scores(model: Any) -> Any:
+    return model.score_samples(make_table()[COLUMNS])
+
+
+@pytest.fixture(params=[None, 70], ids=["one batch", "batches"])
+def batch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param:
+        monkeypatch.setattr(models, "ROWS", request.param)
+
+
+# Scores ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("batch")
+@pytest.mark.parametrize("name", FILES)
+def test_scores_are_the_models(run: Run, scores: Any, tmp_path: Path, name: str) -> None:
+    path = str(tmp_path / "scores.parquet")
+    done = run("score", "model.mdma", name, "-o", path)
+    assert done.stderr == f"Wrote 300 rows to {path}.\n"
+    assert done.stdout == ""
+    np.testing.assert_allclose(frames.read(path)["log_density"], scores, rtol=1e-5)
+
+
+def test_scores_through_pipes(run: Run, folder: Path, scores: Any) -> None:
+    for name, format in (("data.csv", []), ("data.parquet", ["--format", "parquet"])):
+        data = (folder / name).read_bytes()
+        done = run("score", "model.mdma", "-", "-o", f"{folder}/s.tsv", *format, stdin=data)
+        assert done.stderr.startswith("Wrote 300 rows")
+        found = frames.read(folder / "s.tsv")["log_density"]
+        np.testing.assert_allclose(found, scores, rtol=1e-5)
+
+
+def test_columns_beside_the_scores(run: Run) -> None:
+    lines = run("score", "model.mdma", "data.csv", "--keep", "id", "--keep", "city").stdout
+    assert lines.splitlines()[0] == "id,city,log_density"
+    assert lines.splitlines()[1].startswith("r0,")
+    assert "--keep" in run("score", "model.mdma", "data.csv", "--keep", "x", code=1).stderr
+
+
+def test_scores_as_json(run: Run, scores: Any, tmp_path: Path) -> None:
+    told = json.loads(run("score", "model.mdma", "data.csv", "--json").stdout)
+    assert told["count"] == 300
+    assert told["rows"][0]["log_density"] == pytest.approx(scores[0], rel=1e-5)
+    path = str(tmp_path / "s.csv")
+    told = json.loads(run("score", "model.mdma", "data.csv", "-o", path, "--json").stdout)
+    assert told == {"count": 300, "output": path}
+
+
+def test_absent_columns_are_marginalised(run: Run, model: Any, tmp_path: Path) -> None:
+    part = make_table()[["income", "city"]]
+    part.to_csv(tmp_path / "part.csv", index=False)
+    run("score", "model.mdma", f"{tmp_path}/part.csv", "-o", f"{tmp_path}/s.csv")
+    found = frames.read(tmp_path / "s.csv")["log_density"]
+    np.testing.assert_allclose(found, model.score_samples(part), rtol=1e-5)
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    done = run("score", "model.mdma", f"{tmp_path}/other.csv", code=1)
+    assert "columns of the model" in done.stderr
+
+
+def test_a_wrong_cell_is_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "wrong.csv").write_text("city,rain\nOslo,1\nParis,2\n")
+    done = run("score", "model.mdma", f"{tmp_path}/wrong.csv", code=1)
+    assert "Paris" in done.stderr
+
+
+# Samples --------------------------------------------------------------------------------------
+
+
+def test_samples_are_the_models(run: Run, model: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "rows.parquet")
+    run("sample", "model.mdma", "50", "--seed", "7", "-o", path)
+    wanted = model.sample(50, random_state=7)
+    pd.testing.assert_frame_equal(frames.read(path), wanted, check_dtype=False)
+
+
+def test_samples_in_batches(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "ROWS", 20)
+    first, again = (run("sample", "model.mdma", "50").stdout.splitlines() for _ in range(2))
+    assert first == again
+    assert first[0] == ",".join(COLUMNS)
+    assert len(set(first)) == 51  # no batch repeats another
+
+
+def test_samples_given_something(run: Run) -> None:
+    told = run("sample", "model.mdma", "30", "-g", "age = 40, city in {Oslo, 007}", "--json")
+    rows = json.loads(told.stdout)["rows"]
+    assert {row["age"] for row in rows} == {40}
+    assert {row["city"] for row in rows} <= {"Oslo", "007"}
+    done = run("sample", "model.mdma", "3", "--given", "age = ", code=1)
+    assert "Expected a column or a value" in done.stderr
+
+
+def test_no_samples(run: Run) -> None:
+    assert run("sample", "model.mdma", "0").stdout == ",".join(COLUMNS) + "\n"
+    run("sample", "model.mdma", "-1", code=2)
+
+
+# Imputation -----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("batch")
+@pytest.mark.parametrize("method", ["mean", "median", "mode", "draw"])
+def test_missing_cells_are_filled(run: Run, tmp_path: Path, method: str) -> None:
+    table = make_table()
+    for name in FILES:
+        path = str(tmp_path / f"full.{name}")
+        run("impute", "model.mdma", name, "--method", method, "-o", path)
+        full = frames.read(path, dtypes={"city": str})
+        assert list(full.columns) == list(table.columns)
+        assert not full[COLUMNS].isna().any().any()
+        for column in table.columns:
+            known = table[column].notna()
+            assert (full[column][known] == table[column][known]).all()
+
+
+def test_draws(run: Run, tmp_path: Path) -> None:
+    path = str(tmp_path / "draws.parquet")
+    options = ["--method", "draw", "--draws", "2", "-o", path]
+    run("impute", "model.mdma", "data.csv", *options, "--seed", "1")
+    full = frames.read(path)
+    assert list(full.columns[:3]) == ["row", "draw", "id"]
+    assert full.groupby("draw")["row"].nunique().tolist() == [300, 300]
+    gaps = make_table()["income"].isna().to_numpy()
+    first, second = (part["income"].to_numpy() for _, part in full.groupby("draw"))
+    assert (first[~gaps] == second[~gaps]).all()
+    assert (first[gaps] != second[gaps]).any()
+    done = run("impute", "model.mdma", "data.csv", "--draws", "2", code=2)
+    assert "draw" in done.stderr
+    run("impute", "model.mdma", "data.csv", "--method", "guess", code=2)
+
+
+# Anomalies ------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("batch")
+def test_anomalies(run: Run, tmp_path: Path) -> None:
+    table = make_table()
+    table.loc[200, "income"] = 1e9
+    table.to_csv(tmp_path / "odd.csv", index=False)
+    found = run("anomalies", "model.mdma", f"{tmp_path}/odd.csv", "--top", "3", "--json")
+    rows = json.loads(found.stdout)["anomalies"]
+    assert len(rows) == 3
+    assert rows[0]["row"] == 200
+    assert rows[0]["cell"] == "income"
+    assert rows[0]["tail"] < 0.01
+    assert [row["log_density"] for row in rows] == sorted(row["log_density"] for row in rows)
+    lines = run("anomalies", "model.mdma", f"{tmp_path}/odd.csv").stdout.splitlines()
+    assert lines[0].split("\t") == ["row", "log_density", "cell", "tail", *COLUMNS]
+    assert len(lines) == 21
