@@ -28,7 +28,9 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
     Args:
         tensor: "ht", "mera", "cp" or "full"; see `marginals.build`.
         width: the number of components; None chooses by the number of rows.
-        depth, hidden: layers and units of the neural leaves.
+        leaves: "normal" or "logistic" on a learned scale of each column, or "neural", a network
+            for each component as in the paper.
+        depth, hidden: layers and units of the networks; see `marginals.build`.
         tree: how columns are coupled: "coupled", "balanced", "random" or a `Tree`.
         columns: by name, kinds that override what is inferred from dtypes.
         noise: of training, in standard deviations; None chooses by the number of rows.
@@ -54,8 +56,9 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
         *,
         tensor: str = "ht",
         width: int | None = None,
+        leaves: str = "normal",
         depth: int = 1,
-        hidden: int = 3,
+        hidden: int | None = None,
         tree: Any = "coupled",
         columns: Mapping[Any, Any] | None = None,
         noise: float | None = None,
@@ -70,6 +73,7 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
     ) -> None:
         self.tensor = tensor
         self.width = width
+        self.leaves = leaves
         self.depth = depth
         self.hidden = hidden
         self.tree = tree
@@ -109,11 +113,12 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
         data = encode(schema, frame, upper=top).evidence
         held = None if validation is None else encode(schema, _frame(validation)).evidence
         weight = None if sample_weight is None else torch.as_tensor(np.asarray(sample_weight))
-        device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
+        device = _device(self.device)
         model = build(
             data,
             tensor=self.tensor,  # type: ignore[arg-type]
-            width=self.width or default_width(len(data)),
+            width=default_width(len(data)) if self.width is None else self.width,
+            leaves=self.leaves,  # type: ignore[arg-type]
             depth=self.depth,
             hidden=self.hidden,
             tree=self.tree,
@@ -124,7 +129,7 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
         result = self._train(model, data, held, weight, seed)
         self.module_, self.schema_, self.result_ = model, schema, result
         self.n_features_in_ = len(schema)
-        self._fitted_kind = _kind_of(X)
+        self._fitted_kind, self._training = _kind_of(X), data
         if isinstance(X, pd.DataFrame) and all(isinstance(name, str) for name in X.columns):
             self.feature_names_in_ = np.asarray(X.columns, dtype=object)
         elif hasattr(self, "feature_names_in_"):
@@ -197,6 +202,13 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
     def _kind(self) -> str:
         return self._fitted_kind
 
+    def _fitted_rows(self) -> Evidence | None:
+        return getattr(self, "_training", None)
+
+    def __getstate__(self) -> Any:
+        # The rows stay behind when a model is copied elsewhere, as they do when it is saved.
+        return {key: part for key, part in super().__getstate__().items() if key != "_training"}
+
 
 def restore(density: Density, extra: Mapping[str, Any]) -> MDMA:
     """Rebuild an estimator from what `MDMA.save` stored."""
@@ -218,7 +230,7 @@ def restore(density: Density, extra: Mapping[str, Any]) -> MDMA:
 
 def default_width(rows: int) -> int:
     """Choose the number of components: wide models overfit small tables."""
-    return int(np.clip(2 * rows**0.4, 8, 256))
+    return int(np.clip(1.2 * rows**0.4, 4, 256))
 
 
 def default_noise(rows: int) -> float:
@@ -229,6 +241,18 @@ def default_noise(rows: int) -> float:
 def default_steps(rows: int) -> int:
     """Choose the most steps: enough for small tables to converge within seconds."""
     return int(np.clip(rows // 5, 500, 2000))
+
+
+def _device(name: str | None) -> torch.device:
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as cause:
+        raise ValueError(
+            f"Expected `device` to be 'cpu' or 'cuda', and torch to have it; got {name!r} "
+            f"({str(cause).splitlines()[0]})."
+        ) from None
 
 
 def _frame(x: Any) -> pd.DataFrame:

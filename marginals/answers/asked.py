@@ -139,7 +139,7 @@ def like(x: Any, frame: pd.DataFrame) -> Any:
         return frame
     array = frame.to_numpy(dtype=np.float64, na_value=np.nan)
     if isinstance(x, Tensor):
-        return torch.from_numpy(array).to(x.dtype if x.is_floating_point() else torch.float64)
+        return torch.tensor(array).to(x.dtype if x.is_floating_point() else torch.float64)
     keeps = isinstance(x, np.ndarray) and x.dtype.kind == "f"
     return array.astype(x.dtype) if keeps else array
 

@@ -1,6 +1,6 @@
 """A distribution over the columns of a table, asked by their names."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, final
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from marginals import language
 from marginals.answers import asked
+from marginals.answers.dependence import Dependence
 from marginals.answers.imputation import Imputation, mean_values
 from marginals.answers.moments import moments
 from marginals.model import Density, Evidence
@@ -19,7 +20,7 @@ from marginals.table import Categorical, Column, Schema, decode, decode_column
 from marginals.table.dtypes import family, unit
 
 
-class TableDensity(ABC):
+class TableDensity(Dependence):
     """A distribution over the columns of a table, asked by their names.
 
     Evidence (`given`, events) is a dict, where a scalar is an exact value, a pair (low, high) with
@@ -27,10 +28,6 @@ class TableDensity(ABC):
     or array with one row of exact values per answer, NaN where nothing is known. Columns may also
     be called by their positions.
     """
-
-    @abstractmethod
-    def _parts(self) -> tuple[Density, Schema]:
-        """Return the density on the model's scale and the schema of its columns."""
 
     @abstractmethod
     def _kind(self) -> str:
@@ -151,7 +148,7 @@ class TableDensity(ABC):
         if self._kind() == "frame":
             return frame
         array = frame.to_numpy(dtype=np.float64, na_value=np.nan)
-        return torch.from_numpy(array) if self._kind() == "tensor" else array
+        return torch.tensor(array) if self._kind() == "tensor" else array
 
     def marginal(self, columns: Any) -> "TableView":
         """Return the distribution of some columns."""

@@ -2,11 +2,12 @@
 
 from typing import Annotated, Any
 
+import pandas as pd
 import typer
 
 from marginals.cli import options
 from marginals.cli.command import command
-from marginals.cli.models import load_model
+from marginals.cli.models import load_model, table
 from marginals.cli.output import print_json, print_table
 from marginals.language.evidence import name_in
 from marginals.language.tree import Column
@@ -24,8 +25,8 @@ def add(app: typer.Typer) -> None:
     )(mi)
     command(
         app,
-        "marginals independence model.mdma income city",
-        "marginals independence model.mdma income city --given age --given education --json",
+        "marginals independence model.mdma data.csv income city",
+        "marginals independence model.mdma data.csv income city -g age -g education --json",
     )(independence)
 
 
@@ -38,35 +39,29 @@ def mi(
 ) -> None:
     """Print the mutual information of columns, in nats: 0 if they are independent."""
     fitted = load_model(model)
-    ask = _method(fitted, "mutual_information")
-    result = ask(_names(fitted, a), _names(fitted, b), given=_all(fitted, given))
+    result = fitted.mutual_information(
+        _names(fitted, a), _names(fitted, b), given=_all(fitted, given)
+    )
     content = {"value": result.value, "stderr": result.stderr}
     _show({"a": a, "b": b, "given": given or [], **content}, json)
 
 
 def independence(
     model: options.Model,
+    data: options.Data,
     x: First,
     y: Second,
     given: options.GivenColumns = None,
+    format: options.Format = None,
     json: options.Json = False,
 ) -> None:
-    """Test whether columns are independent, perhaps given others."""
+    """Test whether columns are independent, perhaps given others, at the rows of a table."""
     fitted = load_model(model)
-    ask = _method(fitted, "independence_test")
-    result = ask(_names(fitted, x), _names(fitted, y), given=_all(fitted, given))
-    content = {"statistic": result.statistic, "pvalue": result.pvalue}
+    first, second, known = _names(fitted, x), _names(fitted, y), _all(fitted, given)
+    rows = pd.concat(list(table(fitted, data, format)))
+    result = fitted.independence_test(first, second, given=known, data=rows)
+    content = {"statistic": result.statistic, "pvalue": result.pvalue, "rows": result.n}
     _show({"x": x, "y": y, "given": given or [], **content}, json)
-
-
-def _method(model: Any, name: str) -> Any:
-    method = getattr(model, name, None)
-    if method is None:
-        raise NotImplementedError(
-            f"Expected a model that offers `{name}`; {type(model).__name__} of this version does "
-            "not. Update marginals."
-        )
-    return method
 
 
 def _names(model: Any, text: str) -> Any:

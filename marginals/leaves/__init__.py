@@ -5,6 +5,7 @@ from marginals.leaves.base import Cells, LeafEvaluation, LeafFamily, Truncation
 from marginals.leaves.categorical import CategoricalLeaves
 from marginals.leaves.columns import Leaves
 from marginals.leaves.neural import NeuralLeaves
+from marginals.leaves.shared import SharedLeaves
 
 __all__ = [
     "AtomLeaves",
@@ -14,5 +15,6 @@ __all__ = [
     "LeafFamily",
     "Leaves",
     "NeuralLeaves",
+    "SharedLeaves",
     "Truncation",
 ]

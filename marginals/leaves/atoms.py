@@ -1,6 +1,6 @@
 """Leaves with atoms: points of positive mass (zero-inflated columns) beside a density."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import torch
@@ -8,12 +8,19 @@ from torch import Tensor, nn
 
 from marginals.leaves.base import Cells, LeafEvaluation, LeafFamily, Truncation
 from marginals.leaves.neural import NeuralLeaves
+from marginals.leaves.shared import SharedLeaves
 from marginals.numerics import draw, invert_monotone, log_matmul, logsumexp
+
+ContinuousLeaves = NeuralLeaves | SharedLeaves
+CONTINUOUS: dict[str, Callable[..., ContinuousLeaves]] = {
+    "neural": NeuralLeaves,
+    "shared": SharedLeaves,
+}
 
 
 @final
 class AtomLeaves(LeafFamily):
-    """Leaves that put mass on given points of each column, and the rest on a neural leaf.
+    """Leaves that put mass on given points of each column, and the rest on a continuous leaf.
 
     The value of an exact cell is the mass if it is an atom and the density if not. An atom is
     recognised by equality in the precision of the evidence.
@@ -21,7 +28,7 @@ class AtomLeaves(LeafFamily):
     Args:
         atoms: for each column, its atoms.
         width: the number of components M.
-        depth, hidden: of the neural leaves.
+        inner: the family of the continuous part and its options, neural leaves by default.
 
     >>> leaves = AtomLeaves([(0.0,)], width=2)
     >>> leaves.evaluate(torch.tensor([[0.0]]), [0]).log_density.exp().sum() > 0
@@ -33,11 +40,15 @@ class AtomLeaves(LeafFamily):
     absent: Tensor
 
     def __init__(
-        self, atoms: Sequence[Sequence[float]], width: int, depth: int = 1, hidden: int = 3
+        self,
+        atoms: Sequence[Sequence[float]],
+        width: int,
+        inner: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.atoms = tuple(tuple(sorted(map(float, points))) for points in atoms)
-        self.inner = NeuralLeaves(len(self.atoms), width, depth, hidden)
+        options = {**(inner or {"kind": "neural"}), "columns": len(self.atoms), "width": width}
+        self.inner: ContinuousLeaves = CONTINUOUS[options.pop("kind")](**options)
         most = max(len(points) for points in self.atoms)
         # One logit per atom, then that of the continuous part.
         self.logits = nn.Parameter(torch.zeros(len(self.atoms), width, most + 1))
@@ -45,6 +56,7 @@ class AtomLeaves(LeafFamily):
         absent = torch.arange(most + 1) >= counts[:, None]
         absent[:, -1] = False
         self.register_buffer("absent", absent, persistent=False)  # (D, A + 1)
+        self.middle = torch.zeros(len(self.atoms))  # of the continuous part, to start at
 
     @property
     def size(self) -> tuple[int, int]:
@@ -56,8 +68,7 @@ class AtomLeaves(LeafFamily):
         return {
             "atoms": [list(points) for points in self.atoms],
             "width": self.size[1],
-            "depth": self.inner.depth,
-            "hidden": self.inner.hidden,
+            "inner": {"kind": self.inner.kind, **self.inner.config()},
         }
 
     def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
@@ -159,6 +170,7 @@ class AtomLeaves(LeafFamily):
         hit = self._points(columns, data) == data[..., None]  # (D, N, A)
         rest = torch.where(hit.any(-1), torch.nan, data)
         self.inner.scale_to(rest)
+        self.middle = torch.nan_to_num(rest.nanmedian(1).values)  # (D,)
         counts = torch.cat([hit.sum(1), rest.isfinite().sum(1)[:, None]], 1) + 1.0
         self.logits.copy_(counts.log()[:, None].expand(self.logits.shape))
 
@@ -169,12 +181,12 @@ class AtomLeaves(LeafFamily):
         kernel = torch.cat([hit, ~hit.any(-1, keepdim=True)], -1)
         mass = 0.5 * self._log_mass(range(len(rows))).exp() + 0.5 * kernel
         self.logits.copy_(torch.where(self.absent[:, None], 0.0, mass.log()))
-        location = self.inner.location[:, None].to(rows.dtype)
-        self.inner.start(torch.where(hit.any(-1), location, rows), generator)
+        middle = self.middle[:, None].to(rows)
+        self.inner.start(torch.where(hit.any(-1), middle, rows), generator)
 
     @torch.no_grad()
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:
-        """Start the neural leaves as the paper does; the masses stay as they are."""
+        """Start the continuous part as the paper does; the masses stay as they are."""
         self.inner.start_as_paper(generator)
 
     def row_cost(self) -> int:

@@ -10,11 +10,13 @@ from marginals.leaves.atoms import AtomLeaves
 from marginals.leaves.base import Cells, LeafEvaluation, LeafFamily, Truncation
 from marginals.leaves.categorical import CategoricalLeaves
 from marginals.leaves.neural import NeuralLeaves
+from marginals.leaves.shared import SharedLeaves
 
 FAMILIES: dict[str, Callable[..., LeafFamily]] = {
     "neural": NeuralLeaves,
     "atoms": AtomLeaves,
     "categorical": CategoricalLeaves,
+    "shared": SharedLeaves,
 }
 
 

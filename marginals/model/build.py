@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from marginals import structure
-from marginals.leaves import AtomLeaves, CategoricalLeaves, LeafFamily, Leaves, NeuralLeaves
+from marginals.leaves import AtomLeaves, CategoricalLeaves, LeafFamily, Leaves
+from marginals.leaves.atoms import CONTINUOUS
 from marginals.model.evidence import Evidence, as_evidence
 from marginals.model.tensor_density import TensorDensity
 from marginals.numerics.logspace import Parametrisation
@@ -17,6 +18,7 @@ from marginals.tensors import ComponentTensor, CPTensor, FullTensor, Hierarchica
 
 TensorName = Literal["ht", "cp", "mera", "full"]
 TreeName = Literal["coupled", "balanced", "random"]
+LeavesName = Literal["neural", "normal", "logistic"]
 Init = Literal["data", "paper"]
 
 # Rows looked at for scales and for the tree: enough for three digits of a correlation.
@@ -28,8 +30,9 @@ def build(
     *,
     tensor: TensorName = "ht",
     width: int = 100,
+    leaves: LeavesName = "neural",
     depth: int = 1,
-    hidden: int = 3,
+    hidden: int | None = None,
     tree: TreeName | Tree = "coupled",
     pool: int = 2,
     categories: Mapping[int, int] | None = None,
@@ -44,7 +47,10 @@ def build(
         data: rows to start from, (N, D) with NaN for missing cells, or evidence.
         tensor: "ht" (hierarchical Tucker), "mera", "cp" or, for few columns, "full".
         width: the number of components M.
-        depth, hidden: layers and units of the neural leaves.
+        leaves: "neural", a network for each component as in the paper; or, on one learned scale
+            for each column, "normal" or "logistic".
+        depth, hidden: layers and units of the networks: 1 and 3 for each component by default, 8
+            units for a learned scale.
         tree: "coupled" (by |correlation|), "balanced", "random", or a `Tree`.
         pool: how many groups a node of the tree joins.
         categories: for each categorical column, its number of categories.
@@ -64,8 +70,12 @@ def build(
     columns = x.shape[1]
     parametrisation: Parametrisation = "softplus" if init == "paper" else "softmax"
     shape = _tree(tree, x, pool, seed) if tensor in ("ht", "mera") else None
-    leaves = _leaves(columns, width, depth, hidden, categories or {}, atoms or {})
-    model = TensorDensity(leaves, _tensor(tensor, columns, width, shape, parametrisation)).to(dtype)
+    families = _leaves(
+        columns, width, _family(leaves, depth, hidden), categories or {}, atoms or {}
+    )
+    model = TensorDensity(families, _tensor(tensor, columns, width, shape, parametrisation)).to(
+        dtype
+    )
     start(model, x, init, seed)
     return model.to(evidence.lower.device)
 
@@ -102,11 +112,19 @@ def _complete_rows(x: Tensor, count: int, generator: torch.Generator) -> Tensor:
     return rows
 
 
+def _family(name: LeavesName, depth: int, hidden: int | None) -> dict[str, Any]:
+    """Return the family of continuous columns and its options."""
+    if name == "neural":
+        return {"kind": "neural", "depth": depth, "hidden": 3 if hidden is None else hidden}
+    if name not in ("normal", "logistic"):
+        raise ValueError(f"Expected `leaves` to be 'neural', 'normal' or 'logistic'; got {name!r}.")
+    return {"kind": "shared", "base": name, "hidden": 8 if hidden is None else hidden}
+
+
 def _leaves(
     columns: int,
     width: int,
-    depth: int,
-    hidden: int,
+    family: Mapping[str, Any],
     categories: Mapping[int, int],
     atoms: Mapping[int, Sequence[float]],
 ) -> Leaves:
@@ -121,10 +139,11 @@ def _leaves(
     plain = [c for c in range(columns) if c not in categories and c not in atoms]
     families: dict[tuple[int, ...], LeafFamily] = {}
     if plain:
-        families[tuple(plain)] = NeuralLeaves(len(plain), width, depth, hidden)
+        options = {key: option for key, option in family.items() if key != "kind"}
+        families[tuple(plain)] = CONTINUOUS[family["kind"]](len(plain), width, **options)
     if atoms:
         owned = tuple(sorted(atoms))
-        families[owned] = AtomLeaves([atoms[c] for c in owned], width, depth, hidden)
+        families[owned] = AtomLeaves([atoms[c] for c in owned], width, family)
     if categories:
         owned = tuple(sorted(categories))
         families[owned] = CategoricalLeaves([categories[c] for c in owned], width)

@@ -12,6 +12,13 @@ from marginals.numerics.logspace import (
     raw_weights,
     sum_of_others,
 )
+from marginals.numerics.normal import (
+    log_normal_cdf,
+    log_normal_density,
+    log_normal_interval,
+    normal_of_logit,
+    normal_quantile,
+)
 from marginals.numerics.sigmoid import log_sigmoid_density, log_sigmoid_interval, x_minus_tanh
 
 __all__ = [
@@ -21,12 +28,17 @@ __all__ = [
     "invert_monotone",
     "log1mexp",
     "log_matmul",
+    "log_normal_cdf",
+    "log_normal_density",
+    "log_normal_interval",
     "log_normalised",
     "log_sigmoid_density",
     "log_sigmoid_interval",
     "log_softplus",
     "logit_of_interval",
     "logsumexp",
+    "normal_of_logit",
+    "normal_quantile",
     "raw_weights",
     "sum_of_others",
     "x_minus_tanh",

@@ -32,14 +32,15 @@ def make_rows(evidence: Evidence, weight: Tensor | None, name: str) -> Rows:
         return Rows(evidence, evidence.lower.new_ones(len(evidence)))
     weight = torch.as_tensor(weight, device=evidence.lower.device, dtype=torch.float64)
     weight = weight.detach().flatten()
+    called = "sample_weight" if name == "data" else f"{name}_weight"
     if len(weight) != len(evidence):
         raise ValueError(
-            f"Expected one weight for each of the {len(evidence)} rows of `{name}`; got "
-            f"{len(weight)}."
+            f"Expected `{called}` to hold one weight for each of the {len(evidence)} rows of "
+            f"`{name}`; got {len(weight)}."
         )
     if not bool((weight.isfinite() & (weight >= 0)).all()) or not bool(weight.sum() > 0):
         raise ValueError(
-            f"Expected the weights of `{name}` to be finite, nonnegative and not all zero; got "
+            f"Expected `{called}` to be finite, nonnegative and not all zero; got "
             f"{float(weight.min())} to {float(weight.max())}."
         )
     # Only proportions matter; as shares of the largest, no sum of them overflows.

@@ -31,6 +31,7 @@ from marginals.training.state import (
     new_state,
     save_checkpoint,
 )
+from marginals.training.threads import threads_for
 
 # Training rows that judge the weights where none are held out: enough to tell 0.01 nats, and few
 # enough not to outweigh the steps in between.
@@ -102,7 +103,11 @@ class _Fit:
         # The first step is checkpointed at once: a file that cannot be written shows early.
         self.written = -math.inf
         try:
-            with FitProgress(self.config.max_steps, self.config.progress) as bar:
+            floats = self.model.row_cost() * min(self.config.batch_size, len(self.train))
+            with (
+                FitProgress(self.config.max_steps, self.config.progress) as bar,
+                threads_for(floats),
+            ):
                 self._go(bar)
         except FitError:
             raise

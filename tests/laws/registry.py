@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from marginals.leaves import CategoricalLeaves, Leaves, NeuralLeaves
+from marginals.leaves import CategoricalLeaves, LeafFamily, Leaves, NeuralLeaves, SharedLeaves
 from marginals.model.density import Density
 from marginals.model.evidence import Evidence
 from marginals.model.mixture import Mixture
@@ -97,12 +97,32 @@ def generic_neural(columns: int, width: int, depth: int = 1, hidden: int = 3) ->
     return leaves
 
 
-def generic_leaves(kinds: Kinds, width: int, depth: int = 1, hidden: int = 3) -> Leaves:
+@torch.no_grad()
+def generic_shared(columns: int, width: int, base: str) -> SharedLeaves:
+    """Leaves on a bent scale, with components of several sizes."""
+    leaves = SharedLeaves(columns, width, 4, base)
+    for parameter in leaves.learned.parameters():
+        parameter.add_(0.3 * torch.randn_like(parameter))
+    leaves.learned.location.copy_(2 * torch.randn(columns))
+    leaves.learned.unit.copy_(torch.empty(columns).uniform_(0.5, 3))
+    leaves.spreads.add_(0.5 * torch.randn_like(leaves.spreads))
+    return leaves
+
+
+def generic_leaves(
+    kinds: Kinds, width: int, depth: int = 1, hidden: int = 3, base: str = "neural"
+) -> Leaves:
     smooth = [j for j, kind in enumerate(kinds) if kind is None]
     coded = [j for j, kind in enumerate(kinds) if kind is not None]
-    families, owned = [], []
+    families: list[LeafFamily] = []
+    owned = []
     if smooth:
-        families.append(generic_neural(len(smooth), width, depth, hidden))
+        neural = base == "neural"
+        families.append(
+            generic_neural(len(smooth), width, depth, hidden)
+            if neural
+            else generic_shared(len(smooth), width, base)
+        )
         owned.append(smooth)
     if coded:
         families.append(CategoricalLeaves([kinds[j] for j in coded], width))
@@ -121,9 +141,11 @@ def generic_tensor(tensor: ComponentTensor) -> ComponentTensor:
     return tensor
 
 
-def generic(tensor: ComponentTensor, kinds: Kinds, depth: int = 1, hidden: int = 3) -> Density:
+def generic(
+    tensor: ComponentTensor, kinds: Kinds, depth: int = 1, hidden: int = 3, base: str = "neural"
+) -> Density:
     """Join a generic tensor with generic leaves of its width."""
-    leaves = generic_leaves(kinds, tensor.size[1], depth, hidden)
+    leaves = generic_leaves(kinds, tensor.size[1], depth, hidden, base)
     return TensorDensity(leaves, generic_tensor(tensor))
 
 
@@ -271,6 +293,21 @@ def _(kinds: Kinds) -> Density:
 @register("full mixed columns, 4", [None, 3, None, None])
 def _(kinds: Kinds) -> Density:
     return generic(FullTensor(4, 2), kinds)
+
+
+@register("cp normal leaves, 2 columns", [None] * 2)
+def _(kinds: Kinds) -> Density:
+    return generic(CPTensor(2, 4), kinds, base="normal")
+
+
+@register("ht logistic leaves, 3 columns", [None] * 3)
+def _(kinds: Kinds) -> Density:
+    return generic(ht(balanced(3), 3), kinds, base="logistic")
+
+
+@register("ht normal leaves, mixed columns, 3", [None, 3, None])
+def _(kinds: Kinds) -> Density:
+    return generic(ht(Tree(((1, 2), 0)), 3), kinds, base="normal")
 
 
 @register("width 1, 3 columns", [None, 3, None])

@@ -1,0 +1,137 @@
+"""How columns depend on each other: entropy, information, tests of independence, by name."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.utils import check_random_state
+
+from marginals import tasks
+from marginals.model import Density, Evidence
+from marginals.table import Schema, decode, encode
+from marginals.tasks import Estimate, IndependenceResult
+
+_SAMPLES = 10_000
+
+
+class Dependence(ABC):
+    """Questions about how columns depend on each other."""
+
+    @abstractmethod
+    def _parts(self) -> tuple[Density, Schema]:
+        """Return the density on the model's scale and the schema of its columns."""
+
+    def _fitted_rows(self) -> Evidence | None:
+        """Return the rows that were fitted, if they are still at hand."""
+        return None
+
+    def entropy(
+        self,
+        columns: Any = None,
+        *,
+        data: Any = None,
+        samples: int = _SAMPLES,
+        random_state: Any = 0,
+    ) -> Estimate:
+        """Return the entropy of columns (all by default) in nats, in their units.
+
+        The mean of -log p over draws of the model, or over the rows of `data`, with its standard
+        error.
+        """
+        density, schema = self._parts()
+        positions = _positions(schema, list(schema.names) if columns is None else columns)
+        names = [schema.names[i] for i in positions]
+        frame = self._drawn(samples, random_state) if data is None else data
+        cells = encode(schema, frame, columns=names)
+        with torch.no_grad():
+            value = -(density.log_value(cells.evidence).double().cpu() + cells.log_jacobian)
+        known = ~density.checked(cells.evidence).cells(positions).lower.isnan().any(0).cpu()
+        if not bool(known.any()):
+            raise ValueError(f"Expected rows of `data` that know all of {names}; got none.")
+        value = value[known]
+        error = value.std() / len(value) ** 0.5 if len(value) > 1 else torch.inf
+        return Estimate(float(value.mean()), float(error))
+
+    def mutual_information(
+        self,
+        a: Any,
+        b: Any,
+        given: Any = None,
+        *,
+        data: Any = None,
+        samples: int = _SAMPLES,
+        random_state: Any = 0,
+    ) -> Estimate:
+        """Return the mutual information of columns in nats, perhaps given others.
+
+        The mean of log p(a, b | c) / (p(a | c) p(b | c)) over draws of the model, or over the rows
+        of `data`, with its standard error. Take rows that were not fitted: on the training rows
+        overfitting reads as information.
+        """
+        density, schema = self._parts()
+        sides = (_positions(schema, side) for side in (a, b, given or []))
+        first, second, third = sides
+        return tasks.mutual_information(
+            density, first, second, third or None, self._rows(data, samples, random_state)
+        )
+
+    def mutual_information_matrix(
+        self,
+        columns: Any = None,
+        given: Any = None,
+        *,
+        data: Any = None,
+        samples: int = _SAMPLES,
+        random_state: Any = 0,
+    ) -> pd.DataFrame:
+        """Return the mutual information of all pairs of columns in nats; see the single one."""
+        density, schema = self._parts()
+        known = _positions(schema, given or [])
+        rest = [i for i in range(len(schema)) if i not in known]
+        asked = rest if columns is None else list(_positions(schema, columns))
+        rows = self._rows(data, samples, random_state)
+        found = tasks.mutual_information_matrix(density, asked, known or None, rows)
+        names = [schema.names[i] for i in asked]
+        return pd.DataFrame(found.values.cpu().numpy(), index=names, columns=names)
+
+    def independence_test(
+        self, x: Any, y: Any, given: Any = None, *, data: Any = None, **options: Any
+    ) -> IndependenceResult:
+        """Test whether columns are independent, perhaps given others, at the rows of `data`.
+
+        Without `data`, at the rows that were fitted. See `marginals.tasks.independence_test` for
+        the test and its options (`q`, `ties`, `incomplete`, `seed`).
+        """
+        density, schema = self._parts()
+        rows = self._fitted_rows() if data is None else encode(schema, data).evidence
+        if rows is None:
+            raise ValueError(
+                "Expected `data`, rows to test on: a model that was loaded from a file, or a view "
+                "of one, does not hold those it was fitted to."
+            )
+        first, second, third = (_positions(schema, side) for side in (x, y, given or []))
+        return tasks.independence_test(density, first, second, third or None, rows, **options)
+
+    def _rows(self, data: Any, samples: int, random_state: Any) -> Evidence:
+        """Return rows of data, or draws, as cells: integers and rounded values have a mass."""
+        _, schema = self._parts()
+        frame = self._drawn(samples, random_state) if data is None else data
+        return encode(schema, frame).evidence
+
+    def _drawn(self, samples: int, random_state: Any) -> pd.DataFrame:
+        if samples < 1:
+            raise ValueError(f"Expected `samples` to be at least 1; got {samples}.")
+        density, schema = self._parts()
+        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        device = next(density.parameters()).device
+        generator = torch.Generator(device).manual_seed(seed)
+        with torch.no_grad():
+            rows = density.sample(samples, generator=generator)
+        return decode(schema, rows)
+
+
+def _positions(schema: Schema, columns: Any) -> tuple[int, ...]:
+    names: list[Any] = [columns] if isinstance(columns, str | int) else list(columns)
+    return tuple(schema.positions(names)) if names else ()

@@ -1,0 +1,282 @@
+"""A learned scale per column, and the location-scale distributions that live on it.
+
+The scale g_j is a monotone network with one hidden layer, see `monotone.py`; all components of
+column j share it, so it is evaluated once per cell, (n, B), whatever their number.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from marginals.leaves.monotone import (
+    Network,
+    bracket,
+    make_gate,
+    make_layer,
+    value_and_slope,
+    values_and_gap,
+)
+from marginals.numerics import invert_monotone, log_sigmoid_interval, logsumexp
+from marginals.numerics.normal import (
+    log_normal_cdf,
+    log_normal_density,
+    log_normal_interval,
+    normal_of_logit,
+)
+
+Base = Literal["normal", "logistic"]
+
+# Of the weights' softplus. With 1, not the paper's 10, a step on weights of 1 / hidden changes
+# them by a share of themselves: the scale is common to all components and should move slowly.
+_BETA = 1.0
+
+
+# The scale ----------------------------------------------------------------------------------------
+
+
+@final
+class LearnedScale(nn.Module):
+    r"""Increasing functions :math:`g_j(x) = \sum_o w_{1o}(h_o + a_o \tanh h_o)` of D columns.
+
+    :math:`h_o = w_{0o}\,t + b_o` with t = (x - location) / unit; weights are positive, |a| < 1.
+
+    Args:
+        columns: the number of columns D.
+        hidden: the number of units R.
+
+    >>> scale = LearnedScale(columns=2)
+    >>> y, log_slope = scale(torch.zeros(2, 5), columns=[0, 1])
+    >>> y.shape, log_slope.shape
+    (torch.Size([2, 5]), torch.Size([2, 5]))
+    """
+
+    location: Tensor
+    unit: Tensor
+    kinks: Tensor
+
+    def __init__(self, columns: int, hidden: int = 8) -> None:
+        super().__init__()
+        shape = (hidden, columns)
+        self.inner = nn.Parameter(torch.zeros(shape))
+        self.outer = nn.Parameter(torch.zeros(shape))
+        self.bias = nn.Parameter(torch.zeros(shape))
+        self.gate = nn.Parameter(torch.zeros(shape))
+        self.register_buffer("location", torch.zeros(columns))
+        self.register_buffer("unit", torch.ones(columns))
+        # Before any data are seen: those of a normal column.
+        kinks = torch.special.ndtri(_levels(hidden))[:, None].expand(shape)
+        self.register_buffer("kinks", kinks.to(self.bias.dtype).clone())
+        self.start(noise=0.0)
+
+    def forward(self, x: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return g(x) and log g'(x), per unit of the column, for `x` (n, ...).
+
+        An infinite value stays so; NaN is taken for the column's location, as missing cells are
+        decided elsewhere and want a clean gradient. The slope there is that at the location.
+        """
+        location, unit = self._units(columns)
+        flat = x.flatten(1)
+        inside = _finite((flat - location) / unit).to(self.bias.dtype)
+        y, log_slope = value_and_slope(self.network(columns), inside)
+        y = torch.where(flat.isinf(), flat.detach().to(y.dtype), y)
+        return y.reshape(x.shape), (log_slope - unit.log().to(y.dtype)).reshape(x.shape)
+
+    def ends(
+        self, lower: Tensor, upper: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return g of the bounds (n, B) and their difference, which is not found by subtraction.
+
+        An open end is infinite, and so is then the difference. Bounds that are not in order give
+        arbitrary numbers, in order.
+        """
+        location, unit = self._units(columns)
+        real, low_open, high_open = lower < upper, lower.isinf(), upper.isinf()
+        start, end, width = (
+            _finite(t / unit).to(self.bias.dtype)
+            for t in (lower - location, upper - location, upper - lower)
+        )
+        closed = real & ~low_open & ~high_open
+        low, high, gap = values_and_gap(
+            self.network(columns),
+            torch.where(real, start, 0.0),
+            torch.where(real, end, 1.0),
+            torch.where(closed, width, 1.0),
+        )
+        low = torch.where(low_open, -torch.inf, low)
+        high = torch.where(high_open, torch.inf, high)
+        return low, high, torch.where(low_open | high_open, torch.inf, gap)
+
+    @torch.no_grad()
+    def solve(self, y: Tensor, columns: Sequence[int]) -> Tensor:
+        """Return x (n, ...) with g(x) = y, in float64: float32 is coarse around a large offset."""
+        network = self.network(columns)
+
+        def g_and_slope(t: Tensor) -> tuple[Tensor, Tensor]:
+            value, log_slope = value_and_slope(network, t)
+            return value, log_slope.exp()
+
+        flat = y.flatten(1)
+        target = _finite(flat)
+        t = invert_monotone(g_and_slope, target, *bracket(network, target))
+        location, unit = self._units(columns)
+        x = t.double() * unit + location
+        return torch.where(flat.isfinite(), x, flat.double()).reshape(y.shape)
+
+    def network(self, columns: Sequence[int]) -> Network:
+        """Constrain the parameters of some columns, (R, ..., n, 1)."""
+        index = torch.as_tensor(list(columns), device=self.bias.device)
+        inner, outer, bias, gate = (
+            raw[:, index, None] for raw in (self.inner, self.outer, self.bias, self.gate)
+        )
+        last = make_layer(outer[None], torch.zeros_like(bias[:1]), _BETA)
+        return Network((make_layer(inner[:, None], bias, _BETA), last), (make_gate(gate),))
+
+    @torch.no_grad()
+    def scale_to(self, data: Tensor) -> None:
+        """Take location, unit and kinks of each column from the data (D, N), NaN where missing."""
+        location = torch.nan_to_num(data.nanmean(1))
+        unit = (data - location[:, None]).square().nanmean(1).sqrt()
+        # A constant or empty column has no scale of its own; its mean is off by rounding.
+        rounding = 8 * torch.finfo(data.dtype).eps * location.abs()
+        unit = torch.where(unit.isfinite() & (unit > rounding), unit, 1.0)
+        self.location.copy_(location)
+        self.unit.copy_(unit)
+        levels = _levels(len(self.kinks)).to(data.device)
+        self.kinks.copy_(((_order_statistics(data, levels) - location[:, None]) / unit[:, None]).T)
+        self.start(noise=0.0)
+
+    @torch.no_grad()
+    def start(self, generator: torch.Generator | None = None, noise: float = 0.1) -> None:
+        """Start as a line of slope one, its units centred on the kinks.
+
+        Noise on the gates parts units whose kinks coincide, as in a column with ties.
+        """
+        self.inner.fill_(inverse_softplus(1.0))
+        self.outer.fill_(inverse_softplus(1 / len(self.outer)))
+        self.bias.copy_(-self.kinks)
+        self.gate.zero_()
+        if noise:
+            self.gate.add_(noise * _normal(self.gate, generator))
+
+    def _units(self, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
+        index = list(columns)
+        return self.location[index][:, None], self.unit[index][:, None]
+
+
+def _levels(hidden: int) -> Tensor:
+    """Return the levels of the columns' quantiles on which the units start: 3 to 97 %."""
+    if hidden == 1:
+        return torch.tensor([0.5], dtype=torch.float64)
+    return torch.linspace(0.03, 0.97, hidden, dtype=torch.float64)
+
+
+def _order_statistics(data: Tensor, levels: Tensor) -> Tensor:
+    """Return the values (D, R) of each row nearest to the levels, 0 for a row of NaN."""
+    ordered = data.sort(1).values  # NaN comes last
+    last = (~data.isnan()).sum(1, keepdim=True) - 1
+    place = (levels * last.clamp_min(0)).round().long()
+    return torch.nan_to_num(ordered.gather(1, place))
+
+
+def inverse_softplus(y: float) -> float:
+    """Return the x whose softplus is `y` > 0.
+
+    >>> round(inverse_softplus(1.0), 4)
+    0.5413
+    """
+    return y + math.log(-math.expm1(-y))
+
+
+# Standard distributions ---------------------------------------------------------------------------
+
+
+def log_density(z: Tensor, base: Base) -> Tensor:
+    """Return the log density of the standard normal or logistic distribution."""
+    if base == "normal":
+        return log_normal_density(z)
+    return F.logsigmoid(z) + F.logsigmoid(-z)
+
+
+def log_cdf(z: Tensor, base: Base) -> Tensor:
+    """Return the log CDF; by symmetry that of -z is the log survival function."""
+    return log_normal_cdf(z) if base == "normal" else F.logsigmoid(z)
+
+
+def log_interval(low: Tensor, high: Tensor, gap: Tensor, base: Base) -> Tensor:
+    """Return the log probability of (low, high], given also their gap high - low > 0."""
+    if base == "normal":
+        return log_normal_interval(low, high, gap)
+    return log_sigmoid_interval(low, high, gap)
+
+
+def quantile(logit: Tensor, base: Base) -> Tensor:
+    """Return the z at which the log odds of the CDF are `logit`.
+
+    >>> quantile(torch.tensor([0.0, 1e4]), "normal")
+    tensor([  0.0000, 141.3798])
+    """
+    if base == "logistic":
+        return logit
+    z, _ = normal_of_logit(_finite(logit))
+    return torch.where(logit.isinf(), logit, z)
+
+
+@torch.no_grad()
+def invert_mixture(
+    log_u: Tensor,
+    log_1mu: Tensor,
+    log_weights: Tensor,
+    location: Tensor,
+    log_scale: Tensor,
+    base: Base,
+) -> Tensor:
+    """Return quantiles (n, B, Q) of mixtures of normal or logistic distributions.
+
+    Args:
+        log_u, log_1mu: log u and log(1 - u), (n, B, Q).
+        log_weights: of the components, (n, B, M), each row summing to one.
+        location, log_scale: of the components, (n, B, M) or for all rows (n, 1, M).
+        base: the standard distribution.
+
+    >>> half = torch.full((1, 1, 1), 0.5).log()
+    >>> location = torch.tensor([[[-1.0, 3.0]]])
+    >>> invert_mixture(half, half, half.expand(1, 1, 2), location, 0 * location, "normal").round()
+    tensor([[[1.]]])
+    """
+    logit = (log_u - log_1mu).to(location.dtype)
+    target = _finite(logit)
+    weights, centre = log_weights[:, :, None].to(target), location[:, :, None]  # (n, B, 1, M)
+    log_spread = log_scale[:, :, None]
+    spread = log_spread.exp()
+
+    def logit_and_slope(y: Tensor) -> tuple[Tensor, Tensor]:
+        z = (y[..., None] - centre) / spread  # (n, B, Q, M)
+        below, above = log_cdf(z, base), log_cdf(-z, base)
+        density = logsumexp(weights + log_density(z, base) - log_spread)
+        below, above = logsumexp(weights + below), logsumexp(weights + above)
+        return below - above, (density - below - above).exp()
+
+    # Between the quantiles of the components that have any weight, and a little more for rounding.
+    z = quantile(target, base)[..., None]
+    margin = 1e-3 * (1 + z.abs())
+    alive = weights > -torch.inf
+    low = torch.where(alive, centre + spread * (z - margin), torch.inf).amin(-1)
+    high = torch.where(alive, centre + spread * (z + margin), -torch.inf).amax(-1)
+    y = invert_monotone(logit_and_slope, target, low, high)
+    return torch.where(logit.isinf(), logit, y)
+
+
+# Parts --------------------------------------------------------------------------------------------
+
+
+def _finite(x: Tensor) -> Tensor:
+    """Replace NaN and infinities by 0: their cells are decided elsewhere, with a clean gradient."""
+    return torch.where(x.isfinite(), x, 0.0)
+
+
+def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    return torch.randn(like.shape, dtype=like.dtype, device=like.device, generator=generator)

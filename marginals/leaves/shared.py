@@ -1,0 +1,310 @@
+"""Leaves on a shared learned scale: component k is a location and a scale on g_j."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from marginals.leaves.base import Cells, LeafEvaluation, LeafFamily, Truncation
+from marginals.leaves.scale import (
+    Base,
+    LearnedScale,
+    inverse_softplus,
+    invert_mixture,
+    log_cdf,
+    log_density,
+    log_interval,
+    quantile,
+)
+from marginals.numerics import log_softplus, logit_of_interval
+
+
+@final
+class SharedLeaves(LeafFamily):
+    r"""Univariate CDFs :math:`\varphi_{kj}(x) = \Phi((g_j(x) - m_{kj}) / s_{kj})`.
+
+    One increasing function g_j per column, see `LearnedScale`, serves all its components: cheaper
+    than a network per component, and better on small data. Far out g_j is a line.
+
+    Args:
+        columns: the number of columns D.
+        width: the number of components M.
+        hidden: the number of units of each g_j.
+        base: the distribution on the learned scale, "normal" or "logistic".
+        min_scale: the least s, in units of the learned scale. It keeps components from
+            collapsing on a point, where the likelihood has no bound.
+
+    >>> leaves = SharedLeaves(columns=2, width=4)
+    >>> leaves.evaluate(torch.zeros(2, 5), columns=[0, 1]).log_density.shape
+    torch.Size([2, 5, 4])
+    """
+
+    kind = "shared"
+    discrete = False
+
+    def __init__(
+        self,
+        columns: int,
+        width: int,
+        hidden: int = 8,
+        base: Base = "normal",
+        min_scale: float = 0.01,
+    ) -> None:
+        super().__init__()
+        for name, number in [("columns", columns), ("width", width), ("hidden", hidden)]:
+            if number < 1:
+                raise ValueError(f"Expected `{name}` to be at least 1; got {number}.")
+        if base not in ("normal", "logistic"):
+            raise ValueError(f"Expected `base` to be 'normal' or 'logistic'; got {base!r}.")
+        if not 0 <= min_scale < math.inf:
+            raise ValueError(f"Expected `min_scale` to be finite and at least 0; got {min_scale}.")
+        self.base, self.min_scale = base, float(min_scale)
+        self.learned = LearnedScale(columns, hidden)
+        self.centres = nn.Parameter(torch.zeros(columns, width))
+        self.spreads = nn.Parameter(torch.zeros(columns, width))
+        self.start_as_paper()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Number of columns D and of components M."""
+        return self.centres.shape[0], self.centres.shape[1]
+
+    def config(self) -> dict[str, Any]:
+        """Return what `__init__` needs, as JSON."""
+        columns, width = self.size
+        hidden = len(self.learned.bias)
+        sizes = {"columns": columns, "width": width, "hidden": hidden}
+        return {**sizes, "base": self.base, "min_scale": self.min_scale}
+
+    def extra_repr(self) -> str:
+        """Show the configuration."""
+        return ", ".join(f"{key}={option}" for key, option in self.config().items())
+
+    # The scale and the components on it -------------------------------------------------------
+
+    def scale(self, x: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return y = g(x) and log dy/dx for `x` (n, ...), NaN where missing."""
+        return self.learned(x, columns)
+
+    def unscale(self, y: Tensor, columns: Sequence[int]) -> Tensor:
+        """Return the x (n, ...) with g(x) = y, in float64 and without a gradient."""
+        return self.learned.solve(y, columns)
+
+    def locations(self, columns: Sequence[int]) -> Tensor:
+        """Return the components' locations m on the learned scale, (n, M)."""
+        return self.centres[list(columns)]
+
+    def log_scales(self, columns: Sequence[int]) -> Tensor:
+        """Return the logarithms of the components' scales s on the learned scale, (n, M)."""
+        free = log_softplus(self.spreads[list(columns)])
+        if self.min_scale == 0:
+            return free
+        return torch.logaddexp(free, torch.full_like(free, math.log(self.min_scale)))
+
+    # Values -----------------------------------------------------------------------------------
+
+    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+        """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
+        missing = cells.upper.isnan()[..., None]
+        exact = self._log_density(*self._standard(cells.upper, columns))
+        if cells.upper is cells.lower or not cells.intervals:
+            return torch.where(missing, 0.0, exact)
+        rows = list(cells.intervals)
+        lower, upper = cells.lower[rows], cells.upper[rows]
+        mass = self.log_interval(lower, upper, [columns[i] for i in rows])
+        mixed = torch.where((lower < upper)[..., None], mass, exact[rows])
+        index = torch.as_tensor(rows, device=exact.device)
+        return torch.where(missing, 0.0, exact.index_copy(0, index, mixed))
+
+    def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
+        """Return log CDF, log survival and log density at `x` (n, B)."""
+        z, log_slope = self._standard(x, columns)
+        return LeafEvaluation(
+            log_cdf(z, self.base), log_cdf(-z, self.base), self._log_density(z, log_slope)
+        )
+
+    def log_interval(self, lower: Tensor, upper: Tensor, columns: Sequence[int]) -> Tensor:
+        """Return log(phi(upper) - phi(lower)) for bounds (n, B), (n, B, M).
+
+        Cells whose bounds are not in order get an arbitrary finite number.
+        """
+        low, high, gap = (end[..., None] for end in self.learned.ends(lower, upper, columns))
+        location, spread = self._components(columns)
+        return _interval(low, high, gap, location, spread, self.base)[2]
+
+    def _standard(self, x: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return z and log z' at `x` (n, B), each (n, B, M)."""
+        y, log_slope = self.scale(x, columns)
+        location, spread = self._components(columns)
+        log_spread = self.log_scales(columns)[:, None]
+        return _standardise(y[..., None], location, spread), log_slope[..., None] - log_spread
+
+    def _log_density(self, z: Tensor, log_slope: Tensor) -> Tensor:
+        return log_density(z, self.base) + log_slope
+
+    def _components(self, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return the locations and scales, each (n, 1, M)."""
+        return self.locations(columns)[:, None], self.log_scales(columns).exp()[:, None]
+
+    # Quantiles and draws ----------------------------------------------------------------------
+
+    @torch.no_grad()
+    def invert(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> Tensor:
+        """Return quantiles (n, B, Q) of mixtures of each column's leaves with weights (n, B, M)."""
+        location, log_scale = self.locations(columns)[:, None], self.log_scales(columns)[:, None]
+        y = invert_mixture(log_u, log_1mu, log_weights, location, log_scale, self.base)
+        return self.unscale(y, columns)
+
+    def bracket(
+        self, target: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Bracket, in the columns' units, where mixtures with weights (n, N, M) reach logits."""
+        location, spread = self._components(columns)
+        y = location + spread * quantile(target.to(location.dtype), self.base)[..., None]
+        alive = log_weights > -torch.inf
+        low = torch.where(alive, y, torch.inf).amin(-1)
+        high = torch.where(alive, y, -torch.inf).amax(-1)
+        return self.unscale(low, columns), self.unscale(high, columns)
+
+    @torch.no_grad()
+    def expect(self, function: Callable[[Tensor], Tensor], columns: Sequence[int]) -> Tensor:
+        r"""Return E f(X) under each leaf, (n, M), by the trapezoidal rule in z.
+
+        :math:`E f(X) = \int f(x(z))\, \phi(z)\, dz`, x(z) = g^{-1}(m + s z). The rule converges
+        exponentially for smooth f: the relative error of the first two moments is below 1e-6 in
+        float64 and 1e-4 in float32. In float64 it reaches 20 normal scales s, enough for the mean
+        of exp(c X) where c X has a standard deviation of 12. An expectation that does not exist,
+        because f grows faster than the tail falls, is returned as infinite.
+        """
+        location, spread = self._components(columns)
+        z = _nodes(self.base, location)[:, None]  # (T, 1)
+        x = self.unscale(location + spread * z, columns).to(location.dtype)  # (n, T, M)
+        terms = function(x) * log_density(z, self.base).exp()
+        total = terms.sum(1) * (z[1] - z[0])
+        # What stands at the ends must be nothing beside the whole.
+        ends = terms[:, [0, -1]].abs().amax(1)
+        return torch.where(ends > 1e-3 * (1 + total.abs()), total.sign() * torch.inf, total)
+
+    def sample(
+        self,
+        components: Tensor,
+        columns: Sequence[int],
+        within: Truncation,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
+        u = torch.rand(
+            components.shape, dtype=torch.float64, device=components.device, generator=generator
+        )
+        # The open unit interval: 0 would be the leaf's end at minus infinity.
+        u = u.clamp_min(torch.finfo(torch.float64).tiny)
+        return self.invert_chosen(u.log(), torch.log1p(-u), components, columns, within)
+
+    @torch.no_grad()
+    def invert_chosen(
+        self,
+        log_u: Tensor,
+        log_1mu: Tensor,
+        components: Tensor,
+        columns: Sequence[int],
+        within: Truncation,
+    ) -> Tensor:
+        """Invert one leaf per cell (n, N) at u, within its bounds."""
+        dtype = self.centres.dtype
+        location = self.locations(columns).gather(1, components)
+        spread = self.log_scales(columns).exp().gather(1, components)
+        missing, exact = within.lower.isnan(), within.lower == within.upper
+        lower = torch.where(missing | exact, -torch.inf, within.lower)
+        upper = torch.where(missing | exact, torch.inf, within.upper)
+        low, high, log_mass = _interval(
+            *self.learned.ends(lower, upper, columns), location, spread, self.base
+        )
+        below, above = log_cdf(low, self.base), log_cdf(-high, self.base)
+        logit = logit_of_interval(below, above, log_mass, log_u.to(dtype), log_1mu.to(dtype))
+        y = location + spread * quantile(logit, self.base)
+        # In the precision of the question: around a large offset float32 has few numbers.
+        x = self.unscale(y, columns).to(within.lower.dtype)
+        least = within.lower.nextafter(torch.full_like(within.lower, torch.inf))
+        x = torch.where(missing, x, x.clamp(least, within.upper))
+        return torch.where(exact, within.lower, x)
+
+    # Starting points --------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def scale_to(self, data: Tensor) -> None:
+        """Take location, scale and quantiles of each column (D, N), NaN where missing.
+
+        The learned scale starts anew from them; the components stay where they are on it.
+        """
+        self.learned.scale_to(data)
+
+    @torch.no_grad()
+    def start(
+        self, rows: Tensor, generator: torch.Generator | None = None, bandwidth: float = 0.5
+    ) -> None:
+        """Put component k on the values `rows` (D, M) as a kernel of the given bandwidth.
+
+        The bandwidth is the scale s; the learned scale starts in units of the column's own.
+        """
+        self.learned.start(generator)
+        self.centres.copy_(self.scale(rows, range(self.size[0]))[0])
+        self._spread(bandwidth)
+
+    @torch.no_grad()
+    def start_as_paper(self, generator: torch.Generator | None = None) -> None:
+        """Start at random around the middle of each column; the paper has no such leaves."""
+        self.learned.start(generator)
+        self.centres.copy_(
+            torch.randn(
+                self.centres.shape,
+                dtype=self.centres.dtype,
+                device=self.centres.device,
+                generator=generator,
+            )
+        )
+        self._spread(1 + self.min_scale)
+
+    def _spread(self, size: float) -> None:
+        if not size > self.min_scale:
+            raise ValueError(
+                f"Expected `bandwidth` to be more than `min_scale`, {self.min_scale}; got {size}."
+            )
+        self.spreads.fill_(inverse_softplus(size - self.min_scale))
+
+    def row_cost(self) -> int:
+        """Return the number of floats that evaluating all columns of one row holds at a time."""
+        columns, width = self.size
+        return columns * (8 * len(self.learned.bias) + 12 * width)
+
+
+def _standardise(y: Tensor, location: Tensor, spread: Tensor) -> Tensor:
+    """Return (y - location) / spread; an infinite y stays so, and has no gradient."""
+    inside = torch.where(y.isinf(), 0.0, y)
+    return torch.where(y.isinf(), y.detach(), (inside - location) / spread)
+
+
+def _interval(
+    low: Tensor, high: Tensor, gap: Tensor, location: Tensor, spread: Tensor, base: Base
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the standardised ends of an interval on the learned scale, and its log mass."""
+    open_ = gap.isinf()
+    low, high = (_standardise(end, location, spread) for end in (low, high))
+    # An open end takes its infinite gap along, past the division.
+    gap = torch.where(open_, torch.inf, torch.where(open_, 1.0, gap) / spread)
+    return low, high, log_interval(low, high, gap, base)
+
+
+def _nodes(base: Base, like: Tensor) -> Tensor:
+    """Return the nodes of the quadrature, to where the density is all but 0.
+
+    A bend of the learned scale that is sharp beside s calls for nodes so close.
+    """
+    if base == "normal":
+        reach = 20 if like.dtype == torch.float64 else 12  # densities of 1e-87 and 1e-32
+    else:
+        reach = 40  # 1e-17, and an exponential tail that moments do not outgrow
+    return torch.linspace(-reach, reach, 40 * reach + 1, dtype=like.dtype, device=like.device)

@@ -1,0 +1,273 @@
+r"""Gaussians whose correlation is a few common factors plus a unique part of each column.
+
+In component k the scores are :math:`s_j = L_{kj} f + \sqrt{d_{kj}}\,e_j` with f and e standard
+normal, so that :math:`R = \mathrm{diag}(d) + L L^\top`. Given the observed columns E, the factors
+are normal with precision :math:`A = I + \sum_{j \in E} L_j^\top L_j / d_j` and mean
+:math:`A^{-1} \sum_{j \in E} L_j^\top s_j / d_j`: every answer needs r x r systems alone.
+
+    evidence   log_density, posterior_of_factors        answers   conditional, sample
+
+Shapes: scores (B, K, J), loadings (K, J, r), unique (K, J), mask (B, J) true where observed;
+P distinct rows of the mask. Scores of cells that are not observed are never read.
+
+A and its Cholesky factor are held in float64: they are small, and a unique variance of 1e-3
+makes a condition number that float32 does not bear.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+# Elements of the matrices gathered at once, one per draw, in `sample`; bounds its memory.
+_GATHERED_ELEMENTS = 1 << 24
+
+
+@final
+@dataclass(frozen=True)
+class FactorPosterior:
+    """The factors given the observed scores of each row.
+
+    Args:
+        mean: the posterior mean f*, (B, K, r), in the type of the scores.
+        cholesky: lower factors of the precision A of each pattern, (P, K, r, r), float64.
+        patterns: the distinct rows of the mask, (P, J).
+        index: the pattern of each row, (B,).
+    """
+
+    mean: Tensor
+    cholesky: Tensor
+    patterns: Tensor
+    index: Tensor
+
+
+def log_density(scores: Tensor, loadings: Tensor, unique: Tensor, mask: Tensor) -> Tensor:
+    r"""Compute :math:`\log N(s_E; 0, R_{EE})` of the observed columns E of each row, (B, K).
+
+    The quadratic form is :math:`\sum_E (s_j - L_j f^*)^2 / d_j + |f^*|^2`, the least over f: it
+    cannot be negative, and an error of f* enters it squared.
+
+    >>> L = torch.tensor([[[0.6], [0.8]]]); s = torch.tensor([[[0.3, torch.nan]]])
+    >>> log_density(s, L, 1 - L.square().sum(-1), torch.tensor([[True, False]]))
+    tensor([[-0.9639]])
+    """
+    posterior = posterior_of_factors(scores, loadings, unique, mask)
+    residual = _observed(scores, mask) - _columns_of(posterior.mean, loadings)  # (B, K, J)
+    terms = torch.where(mask[:, None], residual.square() / unique, 0.0)
+    quadratic = terms.sum(-1) + posterior.mean.square().sum(-1)  # (B, K)
+    log_scale = _log_scale(posterior, unique).to(scores.dtype)  # (P, K)
+    return -0.5 * quadratic - log_scale[posterior.index]
+
+
+def posterior_of_factors(
+    scores: Tensor, loadings: Tensor, unique: Tensor, mask: Tensor
+) -> FactorPosterior:
+    """Compute the factors' mean per row and precision per pattern of observed columns.
+
+    >>> L = torch.tensor([[[0.6], [0.8]]]); s = torch.ones(1, 1, 2)
+    >>> posterior_of_factors(s, L, 1 - L.square().sum(-1), torch.ones(1, 2).bool()).mean
+    tensor([[[0.9459]]])
+    """
+    patterns, index = _patterns(mask)
+    cholesky = torch.linalg.cholesky(_precision(loadings, unique, patterns))  # (P, K, r, r)
+    observed = _observed(scores, mask).transpose(0, 1)  # (K, B, J)
+    evidence = exact_matmul(observed, loadings / unique[..., None])  # (K, B, r)
+    mean = _solve(cholesky, index, evidence.double()).to(scores.dtype)
+    return FactorPosterior(mean, cholesky, patterns, index)
+
+
+def conditional(
+    scores: Tensor, loadings: Tensor, unique: Tensor, mask: Tensor, columns: Tensor
+) -> tuple[Tensor, Tensor]:
+    r"""Compute the mean and variance of columns given the *other* observed columns, (n, B, K) each.
+
+    Of a column that is not observed, :math:`L_j f^*` and :math:`d_j + v_j` with
+    :math:`v_j = L_j A^{-1} L_j^\top`. An observed one is left out of its own evidence without
+    a second posterior: with :math:`h = v_j / d_j`, the variance is :math:`d_j / (1 - h)` and the
+    mean :math:`s_j - (s_j - L_j f^*) / (1 - h)`. Inside it is float64, because h may be near 1.
+
+    >>> L = torch.tensor([[[0.6], [0.8]]]); s = torch.tensor([[[1.0, torch.nan]]])
+    >>> conditional(s, L, 1 - L.square().sum(-1), ~s[0].isnan(), torch.tensor([1]))
+    (tensor([[[0.4800]]]), tensor([[[0.7696]]]))
+    """
+    dtype = scores.dtype
+    scores, loadings, unique = scores.double(), loadings.double(), unique.double()
+    posterior = posterior_of_factors(scores, loadings, unique, mask)
+    asked, own = loadings[:, columns], unique[:, columns]  # (K, n, r), (K, n)
+    fitted = _columns_of(posterior.mean, asked)  # (B, K, n)
+    spread = _spread(posterior.cholesky, asked)[posterior.index]  # (B, K, n)
+    known = mask[:, None, columns]  # (B, 1, n)
+    kept = 1 - torch.where(known, spread / own, 0.0)  # 1 - h
+    observed = _observed(scores, mask)[..., columns]
+    mean = torch.where(known, observed - (observed - fitted) / kept, fitted)
+    variance = torch.where(known, own / kept, own + spread)
+    return mean.permute(2, 0, 1).to(dtype), variance.permute(2, 0, 1).to(dtype)
+
+
+def sample(
+    scores: Tensor,
+    loadings: Tensor,
+    unique: Tensor,
+    mask: Tensor,
+    components: Tensor,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Draw the scores of all columns given the observed ones, (B, S, J).
+
+    Args:
+        scores, loadings, unique, mask: as above.
+        components: the component of each draw, (B, S).
+        generator: source of the draws.
+
+    Returns:
+        draws from the component's conditional; observed columns keep that component's scores.
+
+    >>> L = torch.tensor([[[0.6], [0.8]]]); s = torch.tensor([[[1.0, torch.nan]]])
+    >>> d = 1 - L.square().sum(-1)
+    >>> sample(s, L, d, ~s[0].isnan(), torch.zeros(1, 3, dtype=torch.long))[..., 0]
+    tensor([[1., 1., 1.]])
+    """
+    posterior = posterior_of_factors(scores, loadings, unique, mask)
+    rows = torch.arange(len(components), device=components.device)
+    rows = rows[:, None].expand_as(components).flatten()  # (B * S,)
+    chosen = components.flatten()
+    rank, width = loadings.shape[2], loadings.shape[1]
+    noise = torch.randn(
+        (len(rows), rank + width), dtype=scores.dtype, device=scores.device, generator=generator
+    )
+    size = max(1, _GATHERED_ELEMENTS // max(1, rank * (rank + width)))
+    parts = [
+        _draws(posterior, loadings, unique, row, component, part)
+        for row, component, part in zip(
+            rows.split(size), chosen.split(size), noise.split(size), strict=True
+        )
+    ]
+    drawn = torch.cat(parts)  # (B * S, J)
+    known = _observed(scores, mask)[rows, chosen]
+    return torch.where(mask[rows], known, drawn).view(*components.shape, width)
+
+
+def _draws(
+    posterior: FactorPosterior,
+    loadings: Tensor,
+    unique: Tensor,
+    row: Tensor,
+    component: Tensor,
+    noise: Tensor,
+) -> Tensor:
+    """Draw the factors and then all columns of the given rows and components, (N, J)."""
+    rank = loadings.shape[2]
+    common, own = noise[:, :rank], noise[:, rank:]
+    factor = posterior.cholesky[posterior.index[row], component]  # (N, r, r)
+    # With A = C C^T, the deviation C^-T e has covariance A^-1.
+    deviation = torch.linalg.solve_triangular(
+        factor.transpose(1, 2), common.double()[..., None], upper=True
+    )
+    factors = posterior.mean[row, component][..., None] + deviation.to(noise.dtype)  # (N, r, 1)
+    fitted = exact_matmul(loadings[component], factors).squeeze(-1)  # (N, J)
+    return fitted + unique[component].sqrt() * own
+
+
+def _patterns(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the distinct rows of a mask and the index of each row among them."""
+    if bool((mask == mask[:1]).all()):
+        return mask[:1], torch.zeros(len(mask), dtype=torch.long, device=mask.device)
+    patterns, index = torch.unique(mask, dim=0, return_inverse=True)
+    return patterns, index
+
+
+def _observed(scores: Tensor, mask: Tensor) -> Tensor:
+    return torch.where(mask[:, None], scores, 0.0)
+
+
+def _precision(loadings: Tensor, unique: Tensor, patterns: Tensor) -> Tensor:
+    """Return A for each pattern, (P, K, r, r), in float64."""
+    count, (components, width, rank) = len(patterns), loadings.shape
+    loadings, observed = loadings.double(), patterns.double()
+    eye = torch.eye(rank, dtype=torch.float64, device=loadings.device)
+    scaled = loadings / unique.double()[..., None]
+    if count <= rank:
+        left = (observed[:, None, :, None] * scaled).transpose(2, 3)  # (P, K, r, J)
+        return eye + left @ loadings
+    # For many patterns, one product with the columns' own r x r matrices.
+    squares = (scaled[..., None] * loadings[..., None, :]).transpose(0, 1)  # (J, K, r, r)
+    total = observed @ squares.reshape(width, -1)
+    return eye + total.view(count, components, rank, rank)
+
+
+def _solve(cholesky: Tensor, index: Tensor, right: Tensor) -> Tensor:
+    """Solve A x = b for each row with the factor of its pattern: (K, B, r) to (B, K, r)."""
+    if len(cholesky) == 1:
+        # One factor per component, with the rows as its right-hand sides.
+        return torch.cholesky_solve(right.transpose(1, 2), cholesky[0]).permute(2, 0, 1)
+    return torch.cholesky_solve(right.transpose(0, 1)[..., None], cholesky[index]).squeeze(-1)
+
+
+def _columns_of(factors: Tensor, loadings: Tensor) -> Tensor:
+    """Return L f, (B, K, r) and (K, n, r) to (B, K, n)."""
+    return exact_matmul(factors.transpose(0, 1), loadings.transpose(1, 2)).transpose(0, 1)
+
+
+def _spread(cholesky: Tensor, loadings: Tensor) -> Tensor:
+    """Return L_j A^-1 L_j^T for each pattern and column, (P, K, n), in float64."""
+    inverse = torch.cholesky_inverse(cholesky).transpose(0, 1).flatten(2)  # (K, P, r * r)
+    squares = (loadings[..., None] * loadings[..., None, :]).flatten(2)  # (K, n, r * r)
+    return (inverse @ squares.transpose(1, 2)).transpose(0, 1)
+
+
+def _log_scale(posterior: FactorPosterior, unique: Tensor) -> Tensor:
+    """Return half of the log determinant of 2 pi R_EE for each pattern, (P, K), in float64."""
+    observed = posterior.patterns.double()
+    log_common = posterior.cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    log_unique = observed @ (unique.double().log() + math.log(2 * math.pi)).T
+    return log_common + 0.5 * log_unique
+
+
+def exact_matmul(left: Tensor, right: Tensor) -> Tensor:
+    """Multiply batches of matrices, (N, a, b) by (N, b, c), without TF32, forward and backward.
+
+    >>> exact_matmul(torch.ones(1, 1, 2), torch.ones(1, 2, 1))
+    tensor([[[2.]]])
+    """
+    return _ExactMatmul.apply(left, right)
+
+
+class _ExactMatmul(torch.autograd.Function):
+    """The backward products run long after the forward call: they need the guard themselves."""
+
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor) -> Tensor:
+        ctx.save_for_backward(left, right)
+        with _without_tf32(left):
+            return left @ right
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        left, right = ctx.saved_tensors
+        need_left, need_right = ctx.needs_input_grad
+        by_left = exact_matmul(grads[0], right.transpose(1, 2)) if need_left else None
+        by_right = exact_matmul(left.transpose(1, 2), grads[0]) if need_right else None
+        return by_left, by_right
+
+
+@contextmanager
+def _without_tf32(like: Tensor) -> Iterator[None]:
+    """Keep full float32 products on CUDA, and leave the setting as it was."""
+    if not like.is_cuda or like.dtype != torch.float32:
+        yield
+        return
+    # The setting of the CUDA backend alone: the one for all backends refuses to be read
+    # where a caller has set this one. It has its older name before torch 2.9.
+    backend: Any = torch.backends.cuda.matmul
+    newer = hasattr(backend, "fp32_precision")
+    name, exact = ("fp32_precision", "ieee") if newer else ("allow_tf32", False)
+    before = getattr(backend, name)
+    setattr(backend, name, exact)
+    try:
+        yield
+    finally:
+        setattr(backend, name, before)

@@ -1,0 +1,59 @@
+"""A number found by averaging, and how sure it is."""
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import final
+
+from torch import Tensor
+
+
+@final
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over rows, in nats, with its standard error.
+
+    The error is that of the finite number of rows alone: a model that fits badly gives a wrong
+    value with a small error.
+
+    Args:
+        value: the mean.
+        stderr: its standard error; infinite if there was one row.
+
+    >>> found = Estimate(0.51083, 0.00214)
+    >>> print(found)
+    0.5108 ± 0.0021 nats
+    >>> low, high = found.interval(0.95)
+    >>> round(low, 4), round(high, 4)
+    (0.5066, 0.515)
+    """
+
+    value: float
+    stderr: float
+
+    @staticmethod
+    def mean_of(values: Tensor) -> "Estimate":
+        """Average values (B,), B >= 1."""
+        values = values.double()
+        if len(values) == 1:
+            return Estimate(float(values), math.inf)
+        return Estimate(float(values.mean()), float(values.std()) / math.sqrt(len(values)))
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return the central interval that holds the mean with probability `level`."""
+        if not 0 < level < 1:
+            raise ValueError(
+                f"Expected `level` to lie between 0 and 1; got {level}. Give 0.95 for 95 %."
+            )
+        half = NormalDist().inv_cdf((1 + level) / 2) * self.stderr
+        return self.value - half, self.value + half
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        if not (0 < self.stderr < math.inf and math.isfinite(self.value)):
+            return f"{self.value:.4g} ± {self.stderr:.2g} nats"
+        # Two digits of the error, and as many of the value as it makes sure of.
+        digits = max(0, 1 - math.floor(math.log10(self.stderr)))
+        return f"{self.value:.{digits}f} ± {self.stderr:.{digits}f} nats"

@@ -1,0 +1,82 @@
+"""Missing cells filled: exactly the missing ones, from their conditionals, in the table's types."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from marginals import MDMA
+
+
+@pytest.fixture(scope="module")
+def holes(frame: pd.DataFrame) -> pd.DataFrame:
+    out = frame.copy()
+    rng = np.random.default_rng(1)
+    for column in out.columns:
+        out.loc[rng.random(len(out)) < 0.3, column] = None
+    return out
+
+
+@pytest.mark.parametrize("method", ["mean", "median", "mode", "draw"])
+def test_fills_what_is_missing_and_nothing_else(
+    model: MDMA, holes: pd.DataFrame, method: str
+) -> None:
+    done = model.impute(holes, method, random_state=0)
+    assert not done.isna().any().any()
+    assert list(done.columns) == list(holes.columns)
+    assert done.index.equals(holes.index)
+    for column in holes.columns:
+        kept = holes[column].notna()
+        assert (done.loc[kept, column] == holes.loc[kept, column]).all()
+    for column in ("city", "grade", "day", "x"):
+        assert done[column].dtype == holes[column].dtype
+
+
+def test_fills_with_the_conditional(model: MDMA, holes: pd.DataFrame) -> None:
+    row = holes.index[holes["x"].isna() & holes["city"].notna()][0]
+    one = holes.loc[[row]]
+    known = {name: value for name, value in one.iloc[0].items() if pd.notna(value)}
+    assert model.impute(one)["x"].iloc[0] == pytest.approx(model.mean("x", given=known), rel=1e-4)
+    assert model.impute(one, "median")["x"].iloc[0] == pytest.approx(
+        model.ppf(0.5, "x", given=known), rel=1e-4
+    )
+    lines = model.impute_interval(one, 0.8)
+    low, high = model.interval("x", 0.8, given=known)
+    line = lines[lines["column"] == "x"].iloc[0]
+    assert (line["row"], float(line["lower"])) == (row, pytest.approx(low, rel=1e-4))
+    assert float(line["upper"]) == pytest.approx(high, rel=1e-4)
+
+
+def test_draws_are_joint_and_many(model: MDMA, holes: pd.DataFrame) -> None:
+    tables = model.impute(holes, "draw", draws=3, random_state=0)
+    assert len(tables) == 3
+    assert not tables[0].equals(tables[1])
+
+
+def test_batches_make_no_difference(
+    model: MDMA, holes: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = model.impute(holes)
+    lines = model.impute_interval(holes)
+    monkeypatch.setattr(type(model.module_), "rows_at_once", lambda self: 7)
+    parted = model.impute(holes)
+    numbers, day = parted.select_dtypes("number"), pd.Timedelta("1min")
+    pd.testing.assert_frame_equal(numbers, whole[numbers.columns], rtol=1e-4)
+    assert ((parted["day"] - whole["day"]).abs() < day).all()
+    assert (parted["city"] == whole["city"]).all()
+    assert len(model.impute_interval(holes)) == len(lines)
+
+
+def test_a_complete_table_stays(model: MDMA, frame: pd.DataFrame) -> None:
+    pd.testing.assert_frame_equal(model.impute(frame), frame)
+
+
+def test_a_part_of_the_columns(model: MDMA, holes: pd.DataFrame) -> None:
+    done = model.impute(holes[["city", "x"]])
+    assert list(done.columns) == ["city", "x"]
+    assert not done.isna().any().any()
+
+
+def test_views_impute(model: MDMA, holes: pd.DataFrame) -> None:
+    view = model.marginal(["x", "count"])
+    done = view.impute(holes[["x", "count"]])
+    assert not done.isna().any().any()
