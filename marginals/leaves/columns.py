@@ -84,6 +84,16 @@ class Leaves(nn.Module):
         family, position = self.family_of(column)
         return family.categories[position] if isinstance(family, CategoricalLeaves) else None
 
+    def atoms(self) -> dict[int, tuple[float, ...]]:
+        """Return, by column, the points that have a mass of their own."""
+        families = zip(self, self.owned, strict=True)
+        return {
+            column: points
+            for family, owned in families
+            if isinstance(family, AtomLeaves)
+            for column, points in zip(owned, family.atoms, strict=True)
+        }
+
     def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
         return self._gather(

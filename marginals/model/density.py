@@ -36,6 +36,11 @@ class Density(nn.Module, ABC):
     def categories(self) -> tuple[int | None, ...]:
         """The number of categories of each column, None for a continuous one."""
 
+    @property
+    def atoms(self) -> dict[int, tuple[float, ...]]:
+        """By column, the points that have a mass of their own."""
+        return {}
+
     @abstractmethod
     def contract(self, evidence: Evidence) -> Tensor:
         """Return the log value of each row of evidence, (B,), in one go."""

@@ -63,6 +63,11 @@ class Mixture(Density):
         """The number of categories of each column, None for a continuous one."""
         return self.densities[0].categories
 
+    @property
+    def atoms(self) -> dict[int, tuple[float, ...]]:
+        """By column, the points that have a mass of their own."""
+        return {c: points for member in self.densities for c, points in member.atoms.items()}
+
     def log_weights(self) -> Tensor:
         """Return the log weights of the members, which sum to one."""
         return self.logits.log_softmax(-1)

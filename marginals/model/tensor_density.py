@@ -48,6 +48,11 @@ class TensorDensity(Density):
         """The number of categories of each column, None for a continuous one."""
         return tuple(self.leaves.categories(c) for c in range(self.columns))
 
+    @property
+    def atoms(self) -> dict[int, tuple[float, ...]]:
+        """By column, the points that have a mass of their own."""
+        return self.leaves.atoms()
+
     def contract(self, evidence: Evidence) -> Tensor:
         """Return the log value of each row of evidence, (B,), in one go."""
         if not evidence.columns:

@@ -1,7 +1,8 @@
 """Rows of data on the device: split, shuffled and cut into batches there."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
@@ -78,14 +79,33 @@ def batch_at(rows: Rows, step: int, size: int, seed: int, orders: dict[int, Tens
     return rows.take(orders[epoch][place * size : (place + 1) * size])
 
 
-def with_noise(batch: Rows, scale: Tensor, seed: int, step: int) -> Rows:
-    """Add Gaussian noise of `scale` (n,) to the exact cells."""
+@final
+@dataclass(frozen=True)
+class Noise:
+    """Gaussian noise on exact cells that are no atoms.
+
+    Args:
+        scale: of each column, (n,).
+        atoms: of each column, (n, A), NaN where it has fewer; None if there is none at all.
+    """
+
+    scale: Tensor
+    atoms: Tensor | None = None
+
+    def moves(self, known: Evidence) -> Tensor:
+        """Say which cells (B, n) are moved: noise would take an atom off its point."""
+        exact = known.lower == known.upper
+        return exact if self.atoms is None else exact & ~_at(known.lower, self.atoms)
+
+
+def with_noise(batch: Rows, noise: Noise, seed: int, step: int) -> Rows:
+    """Add noise to the exact cells."""
     generator = seeded(batch.weight.device, seed, step, 2)
-    known = batch.evidence
-    noise = scale * torch.randn(
+    known, scale = batch.evidence, noise.scale
+    change = scale * torch.randn(
         known.lower.shape, generator=generator, device=scale.device, dtype=scale.dtype
     )
-    lower = torch.where(known.lower == known.upper, known.lower + noise, known.lower)
+    lower = torch.where(noise.moves(known), known.lower + change, known.lower)
     if known.upper is known.lower:
         return Rows(Evidence(known.columns, lower, lower, known.sets), batch.weight)
     upper = torch.where(known.lower == known.upper, lower, known.upper)
@@ -93,13 +113,30 @@ def with_noise(batch: Rows, scale: Tensor, seed: int, step: int) -> Rows:
     return Rows(moved, batch.weight)
 
 
-def noise_scale(evidence: Evidence, categories: Sequence[int | None], noise: float) -> Tensor:
-    """Return the noise of each column: a share of its standard deviation, 0 for categories."""
+def make_noise(
+    evidence: Evidence,
+    categories: Sequence[int | None],
+    atoms: Mapping[int, Sequence[float]],
+    share: float,
+) -> Noise:
+    """Make the noise of each column: a share of its standard deviation, none for categories."""
     x = evidence.midpoints()
+    points = [atoms.get(c, ()) for c in evidence.columns]
+    most = max(map(len, points), default=0)
+    padded = None
+    if most:
+        rows = [[*row, *[torch.nan] * (most - len(row))] for row in points]
+        padded = torch.tensor(rows, dtype=x.dtype, device=x.device)
+        x = torch.where(_at(x, padded), torch.nan, x)
     spread = (x - x.nanmean(0)).square().nanmean(0).sqrt()
     spread = torch.where(spread.isfinite(), spread, 0.0)
     continuous = [categories[c] is None for c in evidence.columns]
-    return noise * spread * torch.tensor(continuous, device=spread.device)
+    return Noise(share * spread * torch.tensor(continuous, device=spread.device), padded)
+
+
+def _at(x: Tensor, atoms: Tensor) -> Tensor:
+    """Say which cells (B, n) are atoms of their column, (n, A)."""
+    return (x[..., None] == atoms).any(-1)
 
 
 def seeded(device: torch.device, *numbers: int) -> torch.Generator:

@@ -13,8 +13,8 @@ from marginals.model.evidence import Evidence
 from marginals.training.batches import (
     Rows,
     batch_at,
+    make_noise,
     make_rows,
-    noise_scale,
     sample,
     split,
     with_noise,
@@ -89,7 +89,7 @@ class _Fit:
         per_epoch = max(1, len(train) // config.batch_size)
         self.per_epoch = per_epoch
         self.every = config.evaluate_every or min(400, max(50, per_epoch))
-        self.noise = noise_scale(train.evidence, model.categories, config.noise)
+        self.noise = make_noise(train.evidence, model.categories, model.atoms, config.noise)
         self.mean_weight = train.weight.mean()
         self.state = new_state(model, config)
         self.orders: dict[int, Tensor] = {}

@@ -6,10 +6,11 @@ from torch import Tensor
 
 from marginals import Evidence, fit
 from marginals.training.batches import (
+    Noise,
     Rows,
     batch_at,
+    make_noise,
     make_rows,
-    noise_scale,
     sample,
     split,
     with_noise,
@@ -151,7 +152,7 @@ def bounds(part: Rows) -> tuple[Tensor, Tensor]:
 
 def test_noise_moves_exact_continuous_cells_alone() -> None:
     batch = mixed_batch()
-    scale = noise_scale(batch.evidence, [None, None, 3], 0.2)
+    scale = make_noise(batch.evidence, [None, None, 3], {}, 0.2)
     noisy = with_noise(batch, scale, seed=0, step=0)
     (low, high), (old_low, old_high) = bounds(noisy), bounds(batch)
     moved = (batch.evidence.lower == batch.evidence.upper) & torch.tensor([True, True, False])
@@ -167,9 +168,10 @@ def test_noise_moves_exact_continuous_cells_alone() -> None:
 def test_noise_is_a_share_of_each_columns_deviation() -> None:
     x = torch.randn(20_000, 2) * torch.tensor([0.01, 300.0]) + 5
     batch = make_rows(Evidence.exact(x), None, "data")
-    scale = noise_scale(batch.evidence, [None, None], 0.1)
+    made = make_noise(batch.evidence, [None, None], {}, 0.1)
+    scale = made.scale
     assert scale.tolist() == pytest.approx([0.001, 30.0], rel=0.05)
-    noise = with_noise(batch, scale, seed=0, step=0).evidence.lower - x
+    noise = with_noise(batch, made, seed=0, step=0).evidence.lower - x
     assert noise.std(0).tolist() == pytest.approx(scale.tolist(), rel=0.05)
     assert (noise.mean(0) / scale).tolist() == pytest.approx([0, 0], abs=0.05)
     assert float(torch.corrcoef(noise.T)[0, 1]) == pytest.approx(0, abs=0.05)
@@ -177,12 +179,12 @@ def test_noise_is_a_share_of_each_columns_deviation() -> None:
 
 def test_noise_of_exact_rows_stays_free_of_intervals() -> None:
     batch = make_rows(Evidence.exact(rows(5)), None, "data")
-    noisy = with_noise(batch, torch.ones(2), seed=0, step=0).evidence
+    noisy = with_noise(batch, Noise(torch.ones(2)), seed=0, step=0).evidence
     assert noisy.upper is noisy.lower
 
 
 def test_noise_depends_on_seed_and_step_alone() -> None:
-    batch, scale = mixed_batch(), torch.ones(3)
+    batch, scale = mixed_batch(), Noise(torch.ones(3))
     low = {key: bounds(with_noise(batch, scale, *key))[0] for key in [(0, 0), (0, 1), (1, 0)]}
     assert torch.equal(low[0, 0], bounds(with_noise(batch, scale, 0, 0))[0])
     assert not torch.equal(low[0, 0], low[0, 1])
@@ -191,7 +193,7 @@ def test_noise_depends_on_seed_and_step_alone() -> None:
 
 def test_columns_without_spread_have_no_noise() -> None:
     x = torch.tensor([[1.0, torch.nan], [1.0, torch.nan]])
-    assert noise_scale(Evidence.exact(x), [None, None], 0.5).tolist() == [0.0, 0.0]
+    assert make_noise(Evidence.exact(x), [None, None], {}, 0.5).scale.tolist() == [0.0, 0.0]
 
 
 def test_noise_is_for_training_and_fresh_at_each_step() -> None:
@@ -204,3 +206,15 @@ def test_noise_is_for_training_and_fresh_at_each_step() -> None:
     for one, other in [(first, clean), (first, second), (second, third)]:
         assert 1e-3 < float((one - other).abs().mean()) < 0.3
     assert all(torch.equal(part.lower, x) for part in watcher.judged)
+
+
+def test_atoms_stay_where_they_are() -> None:
+    x = torch.randn(100, 2) * torch.tensor([1.0, 10.0])
+    x[::3, 0], x[::5, 0] = 0.0, -2.0
+    batch = make_rows(Evidence.exact(x), None, "data")
+    noise = make_noise(batch.evidence, [None, None], {0: (-2.0, 0.0)}, 0.1)
+    moved = with_noise(batch, noise, seed=0, step=0).evidence.lower != x
+    atom = (x[:, 0] == 0) | (x[:, 0] == -2)
+    assert torch.equal(moved[:, 0], ~atom)
+    assert bool(moved[:, 1].all())
+    assert float(noise.scale[0]) == pytest.approx(0.1 * float(x[~atom, 0].std(correction=0)))
