@@ -139,7 +139,7 @@ class SharedLeaves(LeafFamily):
         y, log_slope = self.scale(x, columns)
         location, spread = self._components(columns)
         log_spread = self.log_scales(columns)[:, None]
-        return _standardise(y[..., None], location, spread), log_slope[..., None] - log_spread
+        return standardise(y[..., None], location, spread), log_slope[..., None] - log_spread
 
     def _log_density(self, z: Tensor, log_slope: Tensor) -> Tensor:
         return log_density(z, self.base) + log_slope
@@ -281,7 +281,7 @@ class SharedLeaves(LeafFamily):
         return columns * (8 * len(self.learned.bias) + 12 * width)
 
 
-def _standardise(y: Tensor, location: Tensor, spread: Tensor) -> Tensor:
+def standardise(y: Tensor, location: Tensor, spread: Tensor) -> Tensor:
     """Return (y - location) / spread; an infinite y stays so, and has no gradient."""
     inside = torch.where(y.isinf(), 0.0, y)
     return torch.where(y.isinf(), y.detach(), (inside - location) / spread)
@@ -292,7 +292,7 @@ def _interval(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the standardised ends of an interval on the learned scale, and its log mass."""
     open_ = gap.isinf()
-    low, high = (_standardise(end, location, spread) for end in (low, high))
+    low, high = (standardise(end, location, spread) for end in (low, high))
     # An open end takes its infinite gap along, past the division.
     gap = torch.where(open_, torch.inf, torch.where(open_, 1.0, gap) / spread)
     return low, high, log_interval(low, high, gap, base)

@@ -2,6 +2,7 @@
 
 from marginals.model.autoregressive import sample_autoregressive
 from marginals.model.build import build
+from marginals.model.copula import CopulaDensity
 from marginals.model.density import Density
 from marginals.model.distribution import DensityDistribution
 from marginals.model.evidence import Evidence
@@ -13,6 +14,7 @@ from marginals.model.view import View
 
 __all__ = [
     "NMDMA",
+    "CopulaDensity",
     "Density",
     "DensityDistribution",
     "Evidence",

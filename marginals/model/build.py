@@ -10,13 +10,15 @@ from torch import Tensor
 from marginals import structure
 from marginals.leaves import AtomLeaves, CategoricalLeaves, LeafFamily, Leaves
 from marginals.leaves.atoms import CONTINUOUS
+from marginals.model.copula import CopulaDensity
 from marginals.model.evidence import Evidence, as_evidence
 from marginals.model.tensor_density import TensorDensity
 from marginals.numerics.logspace import Parametrisation
 from marginals.structure import Tree
 from marginals.tensors import ComponentTensor, CPTensor, FullTensor, HierarchicalTensor
+from marginals.tensors.couplings import Couplings
 
-TensorName = Literal["ht", "cp", "mera", "full"]
+TensorName = Literal["ht", "cp", "mera", "full", "copula"]
 TreeName = Literal["coupled", "balanced", "random"]
 LeavesName = Literal["neural", "normal", "logistic"]
 Init = Literal["data", "paper"]
@@ -30,29 +32,37 @@ def build(
     *,
     tensor: TensorName = "ht",
     width: int = 100,
-    leaves: LeavesName = "neural",
+    leaves: LeavesName | None = None,
     depth: int = 1,
     hidden: int | None = None,
     tree: TreeName | Tree = "coupled",
     pool: int = 2,
+    rank: int = 2,
+    common: int = 0,
+    coupled: Sequence[int] | None = None,
     categories: Mapping[int, int] | None = None,
     atoms: Mapping[int, Sequence[float]] | None = None,
     init: Init = "data",
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
-) -> TensorDensity:
+) -> TensorDensity | CopulaDensity:
     """Build a model for data, ready to be trained.
 
     Args:
         data: rows to start from, (N, D) with NaN for missing cells, or evidence.
-        tensor: "ht" (hierarchical Tucker), "mera", "cp" or, for few columns, "full".
+        tensor: "ht" (hierarchical Tucker), "mera", "cp", for few columns "full"; or "copula",
+            components whose columns are coupled by low-rank correlations.
         width: the number of components M.
         leaves: "neural", a network for each component as in the paper; or, on one learned scale
-            for each column, "normal" or "logistic".
+            for each column, "normal" or "logistic". Copula components have "normal", the others
+            "neural" by default.
         depth, hidden: layers and units of the networks: 1 and 3 for each component by default, 8
             units for a learned scale.
         tree: "coupled" (by |correlation|), "balanced", "random", or a `Tree`.
         pool: how many groups a node of the tree joins.
+        rank, common: of copula components, the number of factors of each and of all.
+        coupled: of copula components, the columns that are coupled inside of them; by default the
+            continuous ones without atoms, most of whose cells are no intervals.
         categories: for each categorical column, its number of categories.
         atoms: for each column with points of positive mass, those points.
         init: "data" starts component k as a narrow kernel on a random row, with weights near the
@@ -70,18 +80,31 @@ def build(
     columns = x.shape[1]
     parametrisation: Parametrisation = "softplus" if init == "paper" else "softmax"
     shape = _tree(tree, x, pool, seed) if tensor in ("ht", "mera") else None
-    families = _leaves(
-        columns, width, _family(leaves, depth, hidden), categories or {}, atoms or {}
-    )
-    model = TensorDensity(families, _tensor(tensor, columns, width, shape, parametrisation)).to(
-        dtype
-    )
+    if tensor == "copula":
+        tied = _coupled(evidence, coupled, categories or {}, atoms or {})
+        if leaves not in (None, "normal"):
+            raise ValueError(
+                f"Expected `leaves` to be 'normal' for copula components; got {leaves!r}."
+            )
+        family = _family("normal", depth, hidden)
+    else:
+        tied, family = (), _family(leaves or "neural", depth, hidden)
+    families = _leaves(columns, width, family, categories or {}, atoms or {}, tied)
+    model: TensorDensity | CopulaDensity
+    if tied:
+        model = CopulaDensity(families, Couplings(len(tied), width, rank, common))
+    else:
+        name = "cp" if tensor == "copula" else tensor  # nothing to couple
+        model = TensorDensity(families, _tensor(name, columns, width, shape, parametrisation))
+    model = model.to(dtype)
     start(model, x, init, seed)
     return model.to(evidence.lower.device)
 
 
 @torch.no_grad()
-def start(model: TensorDensity, x: Tensor, init: Init = "data", seed: int = 0) -> None:
+def start(
+    model: TensorDensity | CopulaDensity, x: Tensor, init: Init = "data", seed: int = 0
+) -> None:
     """Set all parameters for data `x` (N, D), NaN where missing."""
     if init not in ("data", "paper"):
         raise ValueError(f"Expected `init` to be 'data' or 'paper'; got {init!r}.")
@@ -93,10 +116,33 @@ def start(model: TensorDensity, x: Tensor, init: Init = "data", seed: int = 0) -
             family.start(rows[:, list(owned)].T, generator)
         else:
             family.start_as_paper(generator)
-    if init == "data":
+    if isinstance(model, CopulaDensity):
+        model.couplings.start(x[:, list(model.coupled)], generator)
+    elif init == "data":
         model.tensor.start()
     else:
         model.tensor.start_as_paper(generator)
+
+
+def _coupled(
+    evidence: Evidence,
+    asked: Sequence[int] | None,
+    categories: Mapping[int, int],
+    atoms: Mapping[int, Sequence[float]],
+) -> tuple[int, ...]:
+    """Return the columns to couple inside of components."""
+    able = [c for c in evidence.columns if c not in categories and c not in atoms]
+    if asked is not None:
+        wrong = [c for c in asked if c not in able]
+        if wrong:
+            raise ValueError(
+                "Expected `coupled` to name continuous columns without atoms; got column "
+                f"{wrong[0]}. Leave it out."
+            )
+        return tuple(sorted(asked))
+    share = (evidence.lower < evidence.upper).double().mean(0).tolist()
+    # Many intervals in a row would cost an integral over all of them at each step.
+    return tuple(sorted(c for c in able if share[evidence.columns.index(c)] < 0.5))
 
 
 def _complete_rows(x: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -127,7 +173,9 @@ def _leaves(
     family: Mapping[str, Any],
     categories: Mapping[int, int],
     atoms: Mapping[int, Sequence[float]],
+    first: Sequence[int] = (),
 ) -> Leaves:
+    """Make the families of all columns; the columns `first` have one of their own."""
     for name, named in (("categories", categories), ("atoms", atoms)):
         if not set(named) <= set(range(columns)):
             raise ValueError(
@@ -136,11 +184,13 @@ def _leaves(
     both = sorted(set(categories) & set(atoms))
     if both:
         raise ValueError(f"Expected no atoms in categorical columns; got them in {both}.")
-    plain = [c for c in range(columns) if c not in categories and c not in atoms]
+    taken = {*categories, *atoms, *first}
+    plain = [c for c in range(columns) if c not in taken]
     families: dict[tuple[int, ...], LeafFamily] = {}
-    if plain:
-        options = {key: option for key, option in family.items() if key != "kind"}
-        families[tuple(plain)] = CONTINUOUS[family["kind"]](len(plain), width, **options)
+    options = {key: option for key, option in family.items() if key != "kind"}
+    for owned in (tuple(first), tuple(plain)):
+        if owned:
+            families[owned] = CONTINUOUS[family["kind"]](len(owned), width, **options)
     if atoms:
         owned = tuple(sorted(atoms))
         families[owned] = AtomLeaves([atoms[c] for c in owned], width, family)

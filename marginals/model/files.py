@@ -9,6 +9,7 @@ import torch
 
 from marginals import storage
 from marginals.leaves import Leaves
+from marginals.model.copula import CopulaDensity
 from marginals.model.density import Density
 from marginals.model.mixture import Mixture
 from marginals.model.nmdma import NMDMA
@@ -17,6 +18,7 @@ from marginals.model.view import View
 from marginals.storage import FileError
 from marginals.structure import Tree
 from marginals.tensors import ComponentTensor, CPTensor, FullTensor, HierarchicalTensor
+from marginals.tensors.couplings import Couplings
 
 __all__ = ["FileError", "describe", "load", "load_with_extra", "rebuild", "save"]
 
@@ -168,6 +170,11 @@ def _rebuild_tensor_density(config: Mapping[str, Any]) -> TensorDensity:
     return TensorDensity(Leaves.from_config(config["leaves"]), _rebuild_tensor(**config["tensor"]))
 
 
+def _rebuild_copula(config: Mapping[str, Any]) -> CopulaDensity:
+    couplings = Couplings(**config["couplings"])
+    return CopulaDensity(Leaves.from_config(config["leaves"]), couplings)
+
+
 def _rebuild_tensor(kind: str, **options: Any) -> ComponentTensor:
     if "tree" in options:
         options["tree"] = Tree.from_json(options["tree"])
@@ -199,6 +206,7 @@ TENSORS: dict[str, Callable[..., ComponentTensor]] = {
 
 DENSITIES: dict[str, _Kind] = {
     "tensor": _Kind(TensorDensity, TensorDensity.config, _rebuild_tensor_density),
+    "copula": _Kind(CopulaDensity, CopulaDensity.config, _rebuild_copula),
     "mixture": _Kind(Mixture, _describe_mixture, _rebuild_mixture),
     "nmdma": _Kind(NMDMA, _describe_nmdma, _rebuild_nmdma),
 }

@@ -1,5 +1,6 @@
 """Pure functions in log space: stable sums, sigmoid differences, monotone inversion, draws."""
 
+from marginals.numerics import factors
 from marginals.numerics.draws import draw, draw_many, draw_rows
 from marginals.numerics.inversion import invert_monotone
 from marginals.numerics.logspace import (
@@ -25,6 +26,7 @@ __all__ = [
     "draw",
     "draw_many",
     "draw_rows",
+    "factors",
     "invert_monotone",
     "log1mexp",
     "log_matmul",

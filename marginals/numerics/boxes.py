@@ -196,7 +196,7 @@ def sample_box(
             proposed, log_weight = _proposals(box.take(part), _RESAMPLED, generator)
             alive = (log_weight.amax(1) > -torch.inf).nonzero().squeeze(-1)
             drawn[part[alive]] = proposed[alive, draw(log_weight[alive], generator)]
-        drawn = torch.zeros_like(drawn).scatter(1, order, drawn).view(*shape, -1)
+        drawn = torch.zeros_like(drawn).scatter(1, order, drawn).view(*shape, order.shape[1])
         # The mean went into the bounds; adding it back may round past them by a unit.
         return (drawn.to(lower.dtype) + mean).maximum(lower).minimum(upper)
 

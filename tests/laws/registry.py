@@ -11,12 +11,14 @@ import torch
 from torch import nn
 
 from marginals.leaves import CategoricalLeaves, LeafFamily, Leaves, NeuralLeaves, SharedLeaves
+from marginals.model.copula import CopulaDensity
 from marginals.model.density import Density
 from marginals.model.evidence import Evidence
 from marginals.model.mixture import Mixture
 from marginals.model.tensor_density import TensorDensity
 from marginals.structure import Tree, balanced, coupled, flat, random
 from marginals.tensors import ComponentTensor, CPTensor, FullTensor, HierarchicalTensor
+from marginals.tensors.couplings import Couplings
 
 # What a law may need of a density beside its joint density and its samples.
 EVERYTHING = frozenset({"cdf", "marginal", "univariates"})
@@ -150,6 +152,21 @@ def generic(
 
 
 @torch.no_grad()
+def generic_copula(kinds: Kinds, width: int, own: int, common: int) -> CopulaDensity:
+    """Couple the continuous columns by random loadings; the others are loose."""
+    tied = [j for j, kind in enumerate(kinds) if kind is None]
+    loose = [j for j, kind in enumerate(kinds) if kind is not None]
+    families: list[LeafFamily] = [generic_shared(len(tied), width, "normal")]
+    owned = [tied]
+    if loose:
+        families.append(CategoricalLeaves([kinds[j] for j in loose], width))
+        owned.append(loose)
+    couplings = Couplings(len(tied), width, own, common)
+    shake(couplings)
+    return CopulaDensity(Leaves(families, owned), couplings)
+
+
+@torch.no_grad()
 def mixture(members: Sequence[Density], weights: Sequence[float] | None = None) -> Mixture:
     """Mix models on one location and scale per column, which quadrature needs."""
     neural = [part for member in members for part in member.modules()]
@@ -157,6 +174,11 @@ def mixture(members: Sequence[Density], weights: Sequence[float] | None = None) 
     for part in neural:
         part.location.copy_(neural[0].location)
         part.scale.copy_(neural[0].scale)
+    for member in members:
+        for part in member.modules():
+            if isinstance(part, SharedLeaves) and neural:
+                part.learned.location.copy_(neural[0].location)
+                part.learned.unit.copy_(neural[0].scale)
     return Mixture(members, weights)
 
 
@@ -308,6 +330,38 @@ def _(kinds: Kinds) -> Density:
 @register("ht normal leaves, mixed columns, 3", [None, 3, None])
 def _(kinds: Kinds) -> Density:
     return generic(ht(Tree(((1, 2), 0)), 3), kinds, base="normal")
+
+
+@register("copula, one column", [None])
+def _(kinds: Kinds) -> Density:
+    return generic_copula(kinds, 3, 1, 0)
+
+
+@register("copula, 2 columns", [None] * 2)
+def _(kinds: Kinds) -> Density:
+    return generic_copula(kinds, 3, 1, 1)
+
+
+@register("copula mixed columns, 4", [3, None, None, 2])
+def _(kinds: Kinds) -> Density:
+    return generic_copula(kinds, 2, 1, 0)
+
+
+# Boxes of more than two coupled columns carry an error: see tests/model/test_copula.py.
+@register("copula, 3 columns", [None] * 3, frozenset({"marginal", "univariates"}))
+def _(kinds: Kinds) -> Density:
+    return generic_copula(kinds, 3, 2, 1)
+
+
+@register("copula rank 0, mixed columns, 3", [None, 3, None])
+def _(kinds: Kinds) -> Density:
+    return generic_copula(kinds, 3, 0, 0)
+
+
+@register("mixture of ht and copula, 2 columns", [None] * 2)
+def _(kinds: Kinds) -> Density:
+    members = [generic(ht(balanced(2), 3), kinds), generic_copula(kinds, 2, 1, 0)]
+    return mixture(members, [0.6, 0.4])
 
 
 @register("width 1, 3 columns", [None, 3, None])

@@ -35,7 +35,7 @@ def relabelled_tensor(tensor: ComponentTensor, label: list[int]) -> ComponentTen
     return out
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", [n for n in PLAIN if "copula" not in n])
 def test_relabelling_columns_changes_nothing(name: str) -> None:
     model = build(name)
     assert isinstance(model, TensorDensity)
@@ -86,7 +86,7 @@ def part_of(evidence: Evidence, column: int) -> Evidence:
 def test_the_other_models_are_not_products() -> None:
     """Guards the registry: in a model without dependence most laws would be empty."""
     for name in PLAIN:
-        if not name.startswith("width 1"):
+        if not name.startswith("width 1") and REGISTRY[name].answers >= {"marginal"}:
             model = build(name)
             x = rows_of(model, 50)
             product = sum(model.logpdf(x[:, [c]], [c]) for c in range(model.columns))

@@ -1,0 +1,102 @@
+"""Mixture weights and low-rank correlations of components: what couples columns inside of one."""
+
+import math
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from marginals.numerics import log_normalised
+
+
+@final
+class Couplings(nn.Module):
+    r"""Weights of K components and, in each, the correlation :math:`R = \mathrm{diag}(d) + L L^T`.
+
+    With raw loadings W of J columns on r factors, :math:`L_j = W_j \sqrt{(1 - \delta) / (1 +
+    |W_j|^2)}` and :math:`d_j = \delta + (1 - \delta) / (1 + |W_j|^2)`: the diagonal of R is one,
+    and no column is a function of the others. Some factors are a component's own; of the common
+    ones, all components share W up to a scale for each component and factor.
+
+    Args:
+        columns: the number of columns J that are coupled.
+        width: the number of components K.
+        own: the rank of each component's own factors.
+        common: the rank of the factors common to all.
+        least: the least unique variance, delta: a modelling choice that keeps the likelihood
+            bounded where columns are linearly dependent.
+    """
+
+    def __init__(
+        self, columns: int, width: int, own: int = 2, common: int = 0, least: float = 1e-4
+    ) -> None:
+        super().__init__()
+        for name, number in (("own", own), ("common", common)):
+            if number < 0:
+                raise ValueError(f"Expected `{name}` to be at least 0; got {number}.")
+        if not 0 < least < 1:
+            raise ValueError(f"Expected `least` to lie between 0 and 1; got {least}.")
+        self.least = float(least)
+        self.raw = nn.Parameter(torch.zeros(width))
+        self.own = nn.Parameter(torch.zeros(width, columns, own))
+        self.common = nn.Parameter(torch.zeros(columns, common))
+        self.log_scale = nn.Parameter(torch.zeros(width, common))
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Number of coupled columns J and of components K."""
+        return self.own.shape[1], len(self.raw)
+
+    @property
+    def rank(self) -> int:
+        """The number of factors, own and common."""
+        return self.own.shape[2] + self.common.shape[1]
+
+    def config(self) -> dict[str, Any]:
+        """Return what `__init__` needs, as JSON."""
+        columns, width = self.size
+        own, common = self.own.shape[2], self.common.shape[1]
+        sizes = {"columns": columns, "width": width, "own": own, "common": common}
+        return {**sizes, "least": self.least}
+
+    def log_weights(self) -> Tensor:
+        """Return the log weights of the components, (K,)."""
+        return log_normalised(self.raw, "softmax")
+
+    def loadings(self) -> tuple[Tensor, Tensor]:
+        """Return the loadings L (K, J, r) and the unique variances d (K, J)."""
+        shared = self.log_scale.exp()[:, None] * self.common  # (K, J, common)
+        raw = torch.cat([self.own, shared], -1)
+        total = 1 + raw.square().sum(-1)
+        free = 1 - self.least
+        return raw * (free / total).sqrt()[..., None], self.least + free / total
+
+    @torch.no_grad()
+    def start(self, data: Tensor, generator: torch.Generator | None = None) -> None:
+        """Start near the principal directions of data (N, J), NaN where missing."""
+        columns, width = self.size
+        self.raw.fill_(0.0)
+        self.log_scale.fill_(0.0)
+        directions = _principal(data.double().cpu(), max(self.own.shape[2], self.common.shape[1]))
+        both = 0.3 if self.common.shape[1] else 1.0
+        own = both * directions[:, : self.own.shape[2]].expand(width, columns, -1)
+        noise = torch.randn(own.shape, generator=generator, dtype=own.dtype)
+        self.own.copy_(own + 0.1 * noise)
+        self.common.copy_(directions[:, : self.common.shape[1]])
+
+
+def _principal(data: Tensor, rank: int) -> Tensor:
+    """Return the first principal directions (J, r) of standardised data, times their deviations.
+
+    Missing cells count as the mean. Ranks beyond the number of columns are zero.
+    """
+    columns = data.shape[1]
+    scaled = data - data.nanmean(0)
+    scaled = torch.nan_to_num(scaled / scaled.square().nanmean(0).sqrt())
+    correlation = scaled.T @ scaled / max(1, len(data))
+    values, vectors = torch.linalg.eigh(torch.nan_to_num(correlation))
+    order = values.argsort(descending=True)[:rank]
+    found = vectors[:, order] * values[order].clamp_min(0).sqrt()
+    # A factor that says everything would leave nothing to learn from.
+    found = found.clamp(-2.0, 2.0) / math.sqrt(max(1, min(rank, 3)))
+    return torch.cat([found, found.new_zeros(columns, rank - found.shape[1])], 1)
