@@ -106,8 +106,9 @@ def _filled(series: pd.Series, missing: npt.NDArray[np.bool_], values: Any) -> p
     filled = series.astype(object)
     filled.iloc[np.flatnonzero(missing)] = list(values)
     try:
-        return filled.astype(series.dtype)
-    except (TypeError, ValueError):
+        with np.errstate(invalid="raise"):  # a mean may round to beyond the integers of the dtype
+            return filled.astype(series.dtype)
+    except (TypeError, ValueError, ArithmeticError):
         if pd.api.types.is_numeric_dtype(series.dtype):
             return filled.astype("Float64" if hasattr(series.dtype, "na_value") else float)
         return filled
@@ -130,7 +131,8 @@ def mean_values(column: Column, numbers: Tensor) -> Any:
     """Give means as floats, which need not be values of the column, and of times as times."""
     if family(column.dtype) != "number":
         return restored(column, numbers.numpy())
-    return (numbers + (column.reference if isinstance(column.kind, Integer) else 0)).numpy()
+    # As a float: a reference may be an integer that torch does not hold.
+    return (numbers + float(column.reference if isinstance(column.kind, Integer) else 0)).numpy()
 
 
 def _objects(values: Any) -> Any:

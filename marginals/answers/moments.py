@@ -1,5 +1,7 @@
 """Means, spreads and modes of columns, in the columns' own numbers."""
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -14,6 +16,9 @@ from marginals.table.transform import axis
 _MOST_VALUES = 4096
 # Probability left out at each end when the values of a lattice are summed.
 _TAIL = 1e-10
+# Deviations beyond, in units of the distance to the extreme quantiles, have no mass to speak of;
+# their squares still fit into float32.
+_FARTHEST = 1e18
 
 
 def moments(parts: Univariates, column: Column) -> tuple[Tensor, Tensor]:
@@ -23,15 +28,30 @@ def moments(parts: Univariates, column: Column) -> tuple[Tensor, Tensor]:
         summed = _lattice_moments(parts, line)
         if summed is not None:
             return summed
-    # Moments about the median: those about 0 would cancel for columns far from it.
-    half = torch.full((1,), 0.5, dtype=torch.float64).log()
-    middle = _numbers(line, parts.quantile(half, half))[..., 0].mean()
+    middle, unit = _middle_and_unit(parts, line)
 
     def power(exponent: int) -> Tensor:
-        return parts.expect(lambda x, _: (_numbers(line, x) - middle).pow(exponent).to(x))[:, 0]
+        def function(x: Tensor, _: object) -> Tensor:
+            away = _numbers(line, x) / unit - middle / unit
+            return away.clamp(-_FARTHEST, _FARTHEST).pow(exponent).to(x)
 
-    first, second = power(1).double(), power(2).double()
-    return (first + middle).cpu(), (second - first.square()).clamp_min(0).sqrt().cpu()
+        return parts.expect(function)[:, 0].double().cpu()
+
+    first, second = power(1), power(2)
+    return first * unit + middle, (second - first.square()).clamp_min(0).sqrt() * unit
+
+
+def _middle_and_unit(parts: Univariates, line: Axis) -> tuple[float, float]:
+    """Return a number amid the univariates, and a power of two as far as they reach from it.
+
+    Moments about 0 would cancel for columns far from it, and squares of numbers such as 1e300 are
+    no floats.
+    """
+    levels = torch.tensor([_TAIL, 0.5, 1 - _TAIL], dtype=torch.float64)[:, None, None]
+    places = _numbers(line, parts.quantile(levels.log(), torch.log1p(-levels)))[..., 0]  # (3, B)
+    middle = float(places[1].median())
+    reach = float((places / 2 - middle / 2).abs().max())  # halves, as the difference may overflow
+    return middle, 2.0 ** min(math.frexp(reach)[1], 1023) if reach > 0 else 1.0
 
 
 def modes(parts: Univariates, column: Column) -> Tensor:

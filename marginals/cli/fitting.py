@@ -15,6 +15,7 @@ from marginals.cli.output import note, print_json, print_table
 from marginals.cli.specs import parse_setting, parse_spec
 from marginals.language.errors import did_you_mean
 from marginals.table import Categorical
+from marginals.table.values import in_order
 
 ModelFile = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The model's file.")]
 Columns = Annotated[
@@ -34,6 +35,10 @@ Validation = Annotated[
     typer.Option("--validation", metavar="FILE", help="A table to stop by, else held-out rows."),
 ]
 Seconds = Annotated[float | None, typer.Option("--max-seconds", min=0, help="The longest fit.")]
+Rows = Annotated[
+    int,
+    typer.Option("--rows", min=1, help="The most rows to learn from: of more, a random sample."),
+]
 Width = Annotated[int | None, typer.Option("--width", min=1, help="Components of the model.")]
 
 Settings = Annotated[
@@ -53,6 +58,7 @@ def add(app: typer.Typer) -> None:
         "marginals fit data.csv -o model.mdma -c age=integer -c 'city=categorical' "
         "-c 'price=continuous(lower=0, resolution=0.01)'",
         "marginals fit train.parquet -o model.mdma --validation valid.parquet --width 64",
+        "marginals fit large.parquet -o model.mdma --rows 200000 --seed 1",
         "marginals fit data.csv -o model.mdma --set tensor=cp --set learning_rate=0.005",
     )(fit)
     command(app, "marginals info model.mdma", "marginals info model.mdma --json")(info)
@@ -66,23 +72,31 @@ def fit(
     validation: Validation = None,
     seed: options.Seed = 0,
     max_seconds: Seconds = None,
+    rows: Rows = 1_000_000,
     width: Width = None,
     settings: Settings = None,
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
-    """Learn the joint distribution of a table and write it to a file."""
+    """Learn the joint distribution of a table and write it to a file.
+
+    Of a file with more than --rows rows a random sample is learned, with every category of the
+    whole file; memory is taken by the sample.
+    """
     kinds = dict(parse_spec(text) for text in columns or [])
     _check_target(output)
     model = _estimator(kinds, width, max_seconds, seed, settings or [])
-    frame = _without(frames.read(data, format_for(data, format), dtypes=_text(kinds)), ignore or [])
-    held = None if validation is None else _like(frame, validation, format)
+    found = _sampled(data, rows, seed, format, kinds, ignore or [])
+    frame = _without(found.frame, ignore or [])
+    model.set_params(columns=_with_categories(found, kinds, ignore or []) or None)
+    held = None if validation is None else _like(frame, validation, rows, seed, format)
     started = time.perf_counter()
     model.fit(frame, validation=held)
     model.save(output)
     facts = {
         "output": output,
         "rows": len(frame),
+        "rows_in_file": found.rows,
         "columns": len(frame.columns),
         "seconds": round(time.perf_counter() - started, 2),
         **training_of(model),
@@ -92,7 +106,7 @@ def fit(
     if json:
         print_json(facts)
     else:
-        _tell(model, facts)
+        _tell(model, facts, found.crowded)
 
 
 def info(model: options.Model, json: options.Json = False) -> None:
@@ -182,11 +196,44 @@ def _without(frame: pd.DataFrame, ignore: list[str]) -> pd.DataFrame:
     return frame[[name for name in frame.columns if str(name) not in ignore]]
 
 
-def _like(frame: pd.DataFrame, path: str, format: str | None) -> pd.DataFrame:
+def _sampled(
+    path: str, rows: int, seed: int, format: str | None, kinds: dict[str, Any], ignore: list[str]
+) -> frames.Sample:
+    """Read a table or, of a large one, a sample and the categories of all of it."""
+    listed = [name for name, kind in kinds.items() if kind == Categorical()]
+    return frames.sample(
+        path,
+        rows,
+        seed,
+        format_for(path, format),
+        dtypes=_text(kinds),
+        listed=listed,
+        ignored=[*ignore, *(name for name in kinds if name not in listed)],
+    )
+
+
+def _with_categories(
+    found: frames.Sample, kinds: dict[str, Any], ignore: list[str]
+) -> dict[str, Any]:
+    """Return kinds that know the categories of the rows that are not in the sample."""
+    known = {name: v for name, v in found.categories.items() if v and name not in ignore}
+    # Of a column that is neither declared nor text in the end, the values are no categories.
+    wanted = {n: v for n, v in known.items() if n in kinds or _is_categories(found.frame[n])}
+    return {**kinds, **{name: Categorical(in_order(v)) for name, v in wanted.items()}}
+
+
+def _is_categories(column: Any) -> bool:
+    return pd.api.types.infer_dtype(column.dropna()) in ("string", "date", "empty")
+
+
+def _like(frame: pd.DataFrame, path: str, rows: int, seed: int, format: str | None) -> pd.DataFrame:
     """Read another table with the columns and, from text, the types of this one."""
     kept = {c: t for c, t in frame.dtypes.items() if t.kind in "mM"}
     text = {c: str for c in frame.columns if pd.api.types.infer_dtype(frame[c]) == "string"}
-    return frames.read(path, format_for(path, format), list(frame.columns), {**text, **kept})
+    names = [str(name) for name in frame.columns]
+    return frames.sample(
+        path, rows, seed, format_for(path, format), names, {**text, **kept}, ignored=names
+    ).frame
 
 
 def _check_target(output: str) -> None:
@@ -198,11 +245,18 @@ def _check_target(output: str) -> None:
         )
 
 
-def _tell(model: Any, facts: dict[str, Any]) -> None:
+def _tell(model: Any, facts: dict[str, Any], crowded: tuple[str, ...]) -> None:
+    some = facts["rows"] < facts["rows_in_file"]
+    of = f", a random sample of {facts['rows_in_file']}," if some else ""
     note(
-        f"Fitted {facts['rows']} rows of {facts['columns']} columns in {facts['seconds']} s "
+        f"Fitted {facts['rows']} rows{of} of {facts['columns']} columns in {facts['seconds']} s "
         f"({facts['steps']} steps, stopped by {facts['stopped']}); wrote {facts['output']}."
     )
+    for name in crowded:
+        note(
+            f"Note on {name}: it has more distinct values than can be listed, and only those of "
+            "the sample are known: leave it out if it is an identifier."
+        )
     if "validation_log_density" in facts:
         note(f"Log density of the validation rows: {facts['validation_log_density']:.4f} nats.")
     for column in model.schema_:

@@ -2,7 +2,7 @@
 
 import importlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -37,14 +37,22 @@ def columnar_batches(
     source: str | io.BytesIO, kind: str, columns: Sequence[str] | None, rows: int
 ) -> Frames:
     """Read a table in batches; a table without rows is one empty batch."""
+    for table in table_batches(source, kind, columns, rows):
+        yield to_pandas(table)
+
+
+def table_batches(
+    source: str | io.BytesIO, kind: str, columns: Sequence[str] | None, rows: int
+) -> Generator[Any, None, None]:
+    """Read Arrow tables of at most `rows` rows; a table without rows is one empty batch."""
     reader = _open_parquet(source, columns, rows) if kind == "parquet" else _open_arrow(source)
-    empty = True
+    pa, empty = pyarrow(), True
     for batch in reader:
         for start in range(0, batch.num_rows, rows):
             empty = False
-            yield to_pandas(batch.slice(start, rows))
+            yield pa.Table.from_batches([batch.slice(start, rows)])
     if empty:
-        yield to_pandas(reader.schema.empty_table())
+        yield reader.schema.empty_table()
 
 
 def count_rows(source: str | io.BytesIO) -> int:
@@ -60,10 +68,35 @@ def column_names(source: str | io.BytesIO, kind: str) -> list[str]:
     return [str(name) for name in to_pandas(schema.empty_table()).columns]
 
 
+def select(table: Any, mask: Any) -> Any:
+    """Return the rows of an Arrow table where a mask is true."""
+    return table.filter(pyarrow().array(mask))
+
+
+def joined(tables: Sequence[Any]) -> Any:
+    """Return Arrow tables as one, whose chunks share their dictionaries."""
+    return pyarrow().concat_tables(tables).unify_dictionaries()
+
+
+def unique(column: Any) -> list[Any]:
+    """Return the distinct known values of an Arrow column; of a dictionary, all that it lists."""
+    pa = pyarrow()
+    if pa.types.is_dictionary(column.type):
+        values = (value for chunk in column.chunks for value in chunk.dictionary.to_pylist())
+        return [value for value in dict.fromkeys(values) if value is not None]
+    return [value for value in column.unique().to_pylist() if value is not None]
+
+
+def is_listed(arrow_type: Any) -> bool:
+    """Say whether a column of an Arrow type holds categories: text, dictionaries and days."""
+    types = pyarrow("types")
+    text = types.is_string(arrow_type) or types.is_large_string(arrow_type)
+    return bool(text or types.is_dictionary(arrow_type) or types.is_date(arrow_type))
+
+
 def to_pandas(table: Any) -> pd.DataFrame:
     """Convert, keeping integers and truths with missing cells what they are."""
     pa = pyarrow()
-    table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
     frame = table.to_pandas()
     if not isinstance(frame.index, pd.RangeIndex):  # a stored index with a name is a column
         frame = frame.reset_index(drop=frame.index.names == [None])

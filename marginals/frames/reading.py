@@ -47,12 +47,12 @@ def read(
     0  Oslo     1040
     """
     kind = format_of(path, format)
-    with _opened(path, kind) as source, explained(path, kind):
+    with opened(path, kind) as source, explained(path, kind):
         if kind in SEPARATORS:
             frame = read_text(source, kind, dtypes)
         else:
             frame = read_columnar(source, kind, columns)
-    return _chosen(frame, columns, path)
+    return chosen(frame, columns, path)
 
 
 def batches(
@@ -71,7 +71,7 @@ def batches(
         raise ValueError(f"Expected `rows` to be at least 1; got {rows}.")
     kind = format_of(path, format)
     start = 0
-    with _opened(path, kind) as source, explained(path, kind):
+    with opened(path, kind) as source, explained(path, kind):
         if kind in SEPARATORS:
             frames = text_batches(source, kind, dtypes, rows)
         else:
@@ -80,7 +80,7 @@ def batches(
             for frame in frames:
                 frame.index = pd.RangeIndex(start, start + len(frame))
                 start += len(frame)
-                yield _chosen(frame, columns, path)
+                yield chosen(frame, columns, path)
 
 
 def count(path: Path, format: str | None = None) -> int | None:
@@ -88,7 +88,7 @@ def count(path: Path, format: str | None = None) -> int | None:
     kind = format_of(path, format)
     if kind != "parquet" or os.fspath(path) == "-":
         return None
-    with _opened(path, kind) as source, explained(path, kind):
+    with opened(path, kind) as source, explained(path, kind):
         return count_rows(source)
 
 
@@ -99,12 +99,12 @@ def names(path: Path, format: str | None = None) -> list[str] | None:
         return None
     if kind in SEPARATORS:
         return [str(name) for name in next(batches(path, 1, kind)).columns]
-    with _opened(path, kind) as source, explained(path, kind):
+    with opened(path, kind) as source, explained(path, kind):
         return column_names(source, kind)
 
 
 @contextlib.contextmanager
-def _opened(path: Path, kind: str) -> Iterator[Any]:
+def opened(path: Path, kind: str) -> Iterator[Any]:
     """Open the bytes of a text file; of another, give the path, or what came through the pipe."""
     name = os.fspath(path)
     if name == "-":
@@ -131,7 +131,8 @@ def _check_file(name: str) -> None:
         raise FrameError(f"Expected {name!r} to hold a table; the file is empty.")
 
 
-def _chosen(frame: pd.DataFrame, columns: Sequence[str] | None, path: Path) -> pd.DataFrame:
+def chosen(frame: pd.DataFrame, columns: Sequence[str] | None, path: Path) -> pd.DataFrame:
+    """Return some columns of a table that was read from a file, all by default."""
     if columns is None:
         return frame
     known = list(frame.columns)

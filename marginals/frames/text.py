@@ -1,6 +1,8 @@
 """CSV and TSV: types that are stable over batches, and dates that are dates."""
 
 import contextlib
+import csv
+import io
 import re
 from collections.abc import Mapping
 from typing import IO, Any
@@ -16,9 +18,11 @@ _ISO_DATE = re.compile(
 )
 
 
-def read_text(source: IO[bytes], kind: str, dtypes: Dtypes) -> pd.DataFrame:
-    """Read a whole table."""
-    return _typed(pd.read_csv(source, **_options(kind, dtypes)), dtypes)
+def read_text(
+    source: IO[bytes], kind: str, dtypes: Dtypes, rows: int | None = None
+) -> pd.DataFrame:
+    """Read a whole table, or its first rows."""
+    return _typed(pd.read_csv(source, nrows=rows, **_options(kind, dtypes)), dtypes)
 
 
 def text_batches(source: IO[bytes], kind: str, dtypes: Dtypes, rows: int) -> Frames:
@@ -26,6 +30,27 @@ def text_batches(source: IO[bytes], kind: str, dtypes: Dtypes, rows: int) -> Fra
     with pd.read_csv(source, chunksize=rows, **_options(kind, dtypes)) as chunks:
         for chunk in chunks:
             yield _typed(chunk, dtypes)
+
+
+def raw_batches(source: IO[bytes], kind: str, rows: int) -> Frames:
+    """Read a table in batches of text as it stands in the file."""
+    options = {**_options(kind, None), "dtype": str, "na_filter": False}
+    with pd.read_csv(source, chunksize=rows, **options) as chunks:
+        yield from chunks
+
+
+def retyped(raw: pd.DataFrame, dtypes: Dtypes) -> pd.DataFrame:
+    """Return the table that a file with these cells, read as text, would hold."""
+    # A cell that is empty in the only column of a table would be a line without any.
+    quoting = csv.QUOTE_ALL if len(raw.columns) == 1 else csv.QUOTE_MINIMAL
+    content = raw.to_csv(index=False, quoting=quoting).encode()
+    return read_text(io.BytesIO(content), "csv", dtypes)
+
+
+def is_text(column: Any) -> bool:
+    """Say whether a column holds text, and neither numbers nor times."""
+    known = column.dropna()
+    return len(known) > 0 and pd.api.types.infer_dtype(known) == "string"
 
 
 def _options(kind: str, dtypes: Dtypes) -> dict[str, Any]:

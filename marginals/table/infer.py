@@ -141,9 +141,11 @@ def _referred(column: Column, series: Any, upper: Any) -> Column:
     if isinstance(column.kind, Integer):
         low, high = ends(column, series, upper)
         middle = _middle(np.concatenate([low, high]))
-        middle = middle if column.dtype == "object" else min(max(middle, -_FARTHEST), _FARTHEST)
-        bounds = column.kind.lower, column.kind.upper
-        return replace(column, reference=_within(int(middle), *bounds))
+        if column.dtype == "object":
+            reference = _exactly(middle, [series] if upper is None else [series, upper])
+        else:
+            reference = int(min(max(middle, -_FARTHEST), _FARTHEST))
+        return replace(column, reference=_within(reference, column.kind.lower, column.kind.upper))
     if isinstance(column.kind, Continuous) and column.kind.resolution is not None:
         return _on_lattice(column, np.concatenate(ends(column, series, upper)))
     return column
@@ -152,6 +154,12 @@ def _referred(column: Column, series: Any, upper: Any) -> Column:
 def _middle(values: Floats) -> float:
     values = values[np.isfinite(values)]
     return float(np.partition(values, len(values) // 2)[len(values) // 2]) if len(values) else 0.0
+
+
+def _exactly(middle: float, sides: list[Any]) -> int:
+    """Return a value of the data that rounds to a float: near 1e50 floats lie far apart."""
+    values = (value for side in sides for value in side.dropna())
+    return int(next((value for value in values if float(value) == middle), middle))
 
 
 def _within(value: int, lower: int | None, upper: int | None) -> int:

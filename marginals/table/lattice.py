@@ -74,10 +74,13 @@ class LatticeAxis(Axis):
 
     def between(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """Return the cells of all values in (low, high]: from one cell's end to another's."""
-        first = np.maximum(np.floor(self._steps(low)) + 1, self.first)
+        before = np.floor(self._steps(low))
         last = np.minimum(np.floor(self._steps(high)), self.last)
-        empty = first > last
-        return no_values(self._cell(first)[0], self._cell(last)[1], empty)
+        empty = np.maximum(before + 1, self.first) > last
+        # Where the cell of `low` ends: beyond 2**53, before + 1 may be the same float as before.
+        whole = (before < self.first) | np.isneginf(before)
+        start = np.where(whole, -np.inf, self._cell(before)[1])
+        return no_values(start, self._cell(last)[1], empty)
 
     def numbers(self, model: Floats, dtype: npt.DTypeLike = np.float64) -> Floats:
         """Return the values in whose cells points of the model's scale lie."""

@@ -2,12 +2,14 @@
 
 import difflib
 import html
+import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, final
 
+from marginals.table.dtypes import base, parse
 from marginals.table.kinds import Categorical, Continuous, Integer, Kind
 from marginals.table.values import from_json, to_json
 
@@ -66,7 +68,9 @@ class Column:
     def from_dict(stored: Mapping[str, Any]) -> "Column":
         """Return the column that `to_dict` wrote."""
         rest = {**stored, "notes": tuple(stored["notes"]), "atoms": tuple(stored["atoms"])}
-        return Column(**{**rest, "kind": _kind_from_dict(stored["kind"])})
+        column = Column(**{**rest, "kind": _kind_from_dict(stored["kind"])})
+        _check_stored(column)
+        return column
 
 
 @final
@@ -158,7 +162,10 @@ class Schema:
     def from_dict(stored: Mapping[str, Any]) -> "Schema":
         """Return the schema that `to_dict` wrote."""
         try:
-            return Schema(tuple(Column.from_dict(column) for column in stored["columns"]))
+            schema = Schema(tuple(Column.from_dict(column) for column in stored["columns"]))
+            if not len(schema) or len(set(schema.names)) != len(schema):
+                raise ValueError(f"the columns are {schema.names}")
+            return schema
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise ValueError(
                 f"Expected a schema as `to_dict` writes it; got another ({error!r}). Fit again, or "
@@ -216,6 +223,26 @@ def _kind_from_dict(stored: Mapping[str, Any]) -> Kind:
         if name != "is"
     }
     return _KINDS[stored["is"]](**told)
+
+
+def _check_stored(column: Column) -> None:
+    """Refuse what would go wrong only later, and silently."""
+    numbers = (column.location, column.scale, column.offset, *column.atoms)
+    whole = (column.reference, column.grain)
+    texts = (column.dtype, column.reason, *column.notes)
+    sound = (
+        type(column.name) in (str, int)
+        and all(type(text) is str for text in texts)
+        and all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
+        and all(type(number) is int for number in whole)
+        and type(column.ordered) is bool
+        and len(column.atoms) == len(getattr(column.kind, "atoms", ()))
+        and not (isinstance(column.kind, Categorical) and column.kind.categories is None)
+    )
+    if not (sound and column.scale > 0 and column.grain > 0):
+        raise ValueError(f"column {column.name!r} is {column}")
+    if not column.dtype.startswith("category["):
+        parse(base(column.dtype))  # raises TypeError for what is no dtype
 
 
 def _row(column: Column) -> tuple[str, ...]:

@@ -1,0 +1,65 @@
+"""Any table is fitted and answers by the laws, or is refused in our own words."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marginals import MDMA
+from tests.robustness.questions import Refused, answer, ask_all
+from tests.robustness.tables import SOUND, UNSOUND, frames, make_frame
+
+
+def fitted(frame: pd.DataFrame, width: int, steps: int) -> MDMA:
+    return answer(MDMA(width=width, max_steps=steps, random_state=0, progress=False).fit, frame)
+
+
+def check(frame: pd.DataFrame, width: int, steps: int, seed: int) -> None:
+    try:
+        model = fitted(frame, width, steps)
+    except Refused:
+        if is_of_all_scales(frame):
+            return
+        raise
+    ask_all(model, frame, np.random.default_rng(seed))
+
+
+def is_of_all_scales(frame: pd.DataFrame) -> bool:
+    """Say whether a column has numbers so far apart that float32 does not hold both."""
+    for name in frame.select_dtypes("float"):
+        sizes = frame[name].abs().replace([0, np.inf], np.nan).dropna()
+        if len(sizes) and sizes.max() / 1e30 > sizes.min():
+            return True
+    return False
+
+
+SETTINGS = (st.integers(2, 4), st.integers(0, 3), st.integers(0, 2**32))
+
+
+@pytest.mark.slow
+@settings(max_examples=200)
+@given(frames(1, 2), *SETTINGS)
+def test_narrow_tables(frame: pd.DataFrame, width: int, steps: int, seed: int) -> None:
+    check(frame, width, steps, seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=120)
+@given(frames(3, 6), *SETTINGS)
+def test_wide_tables(frame: pd.DataFrame, width: int, steps: int, seed: int) -> None:
+    check(frame, width, steps, seed)
+
+
+@pytest.mark.parametrize("kind", sorted({*SOUND} - {"any scale", "odd floats"}))
+def test_every_kind_of_column_is_fitted_and_asked(kind: str) -> None:
+    frame = make_frame([kind, "float64"], 12, 3)
+    model = fitted(frame, 3, 1)
+    answered, _ = ask_all(model, frame, np.random.default_rng(0))
+    assert answered >= 8
+
+
+@pytest.mark.parametrize("kind", sorted(UNSOUND))
+def test_other_columns_are_refused(kind: str) -> None:
+    with pytest.raises(Refused, match="'c1'"):
+        fitted(make_frame(["float64", kind], 9, 0), 3, 1)

@@ -1,0 +1,65 @@
+"""Threads that ask one model at once get the answers of one."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from marginals import MDMA
+from tests.answers.conftest import KINDS, make_frame
+
+THREADS = 4
+
+
+@pytest.fixture(scope="module")
+def model() -> MDMA:
+    return MDMA(columns=KINDS, width=6, max_steps=5, random_state=0).fit(make_frame())
+
+
+def ask(model: MDMA, turn: int) -> list[Any]:
+    frame = make_frame()
+    gaps = frame.mask(np.random.default_rng(turn).random(frame.shape) < 0.3)
+    return [
+        model.score_samples(frame),
+        model.score_samples(gaps),
+        model.sample(200, random_state=turn),
+        model.sample(50, given={"city": "Oslo"}, random_state=turn),
+        model.impute(gaps, method="draw", random_state=turn),
+        model.impute(gaps.iloc[:40], method="median"),
+        model.prob({"x": (90, 110)}, given={"grade": "b"}),
+        model.ppf([0.1, 0.9], "wait", given={"count": 3}),
+        model.mean("price"),
+        model.cdf(frame[["x", "share"]]),
+    ]
+
+
+def same(one: Any, other: Any) -> None:
+    if isinstance(one, pd.DataFrame):
+        pd.testing.assert_frame_equal(one, other)
+    else:
+        np.testing.assert_array_equal(one, other)
+
+
+def test_threads_get_the_answers_of_one(model: MDMA) -> None:
+    turns = range(2 * THREADS)
+    alone = [ask(model, turn) for turn in turns]
+    with ThreadPoolExecutor(THREADS) as pool:
+        together = list(pool.map(lambda turn: ask(model, turn), turns))
+    for one, other in zip(alone, together, strict=True):
+        for answer, again in zip(one, other, strict=True):
+            same(answer, again)
+
+
+def test_threads_fit_models_of_their_own() -> None:
+    frame = make_frame()
+
+    def scores(seed: int) -> Any:
+        model = MDMA(columns=KINDS, width=3, max_steps=3, random_state=seed).fit(frame)
+        return model.score_samples(frame)
+
+    alone = [scores(seed) for seed in range(THREADS)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        together = list(pool.map(scores, range(THREADS)))
+    np.testing.assert_array_equal(alone, together)
