@@ -11,20 +11,20 @@ from benchmarks.data import load_density
 from marginals.model import build
 from marginals.training import fit
 
-ROWS = 50_000  # of POWER, which the peers were given too
 BUILD = ("tensor", "leaves", "width", "rank", "common", "tree", "seed")
 
 
-def parts_of(folder: Path, name: str) -> dict[str, torch.Tensor]:
-    """Load a data set; of a large one, the first rows of each part."""
+def parts_of(folder: Path, name: str, rows: int | None = None) -> dict[str, torch.Tensor]:
+    """Load a data set; if told so, the first rows of its training part."""
     parts = load_density(folder, name)
-    limits = {"train": ROWS, "val": 10_000, "test": 20_000}
+    limits = {"train": rows, "val": 10_000, "test": None}
     return {part: parts[part][:limit] for part, limit in limits.items()}
 
 
 def explore_one(job: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], np.ndarray]:
     """Fit one model; return the job, how it went, and the scores of the validation rows."""
-    torch.set_num_threads(1)
+    if job["device"] != "cpu":
+        torch.cuda.set_stream(torch.cuda.Stream())
     parts = parts_of(Path(job["folder"]), job["name"])
     train, val = (parts[p].to(job["device"]) for p in ("train", "val"))
     started = time.perf_counter()
@@ -35,6 +35,8 @@ def explore_one(job: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], np
         validation=val,
         noise=job["noise"],
         learning_rate=job.get("rate", 0.01),
+        averaging=job.get("averaging", 0.0),
+        weight_decay=job.get("decay", 0.0),
         max_seconds=job["seconds"],
         max_steps=200_000,
         seed=job["seed"],

@@ -1,6 +1,7 @@
 """Leaves with atoms: points of positive mass (zero-inflated columns) beside a density."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, final
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from marginals.leaves.base import Cells, LeafEvaluation, LeafFamily, Truncation
 from marginals.leaves.neural import NeuralLeaves
 from marginals.leaves.shared import SharedLeaves
-from marginals.numerics import draw, invert_monotone, log_matmul, logsumexp
+from marginals.numerics import draw, invert_monotone, log_matmul, logsumexp, select
 
 ContinuousLeaves = NeuralLeaves | SharedLeaves
 CONTINUOUS: dict[str, Callable[..., ContinuousLeaves]] = {
@@ -198,15 +199,15 @@ class AtomLeaves(LeafFamily):
 
     def _log_mass(self, columns: Sequence[int]) -> Tensor:
         """Return the log masses of the atoms and, last, of the continuous part, (n, M, A + 1)."""
-        index = list(columns)
-        logits = self.logits[index].masked_fill(self.absent[index][:, None], -torch.inf)
+        absent = select(self.absent, columns)[:, None]
+        logits = select(self.logits, columns).masked_fill(absent, -torch.inf)
         return logits.log_softmax(-1)
 
     def _points(self, columns: Sequence[int], like: Tensor) -> Tensor:
         """Return the atoms (n, 1, A), NaN where a column has fewer."""
         most = self.logits.shape[-1] - 1
-        rows = [[*self.atoms[c], *[torch.nan] * (most - len(self.atoms[c]))] for c in columns]
-        return torch.tensor(rows, dtype=like.dtype, device=like.device)[:, None]
+        rows = tuple((*self.atoms[c], *(torch.nan,) * (most - len(self.atoms[c]))) for c in columns)
+        return _constant(rows, like.dtype, like.device)[:, None]
 
     def _within(self, lower: Tensor, upper: Tensor, columns: Sequence[int]) -> Tensor:
         points = self._points(columns, lower)
@@ -233,3 +234,10 @@ class AtomLeaves(LeafFamily):
         first = points.nan_to_num(nan=torch.inf).amin(-1)
         last = points.nan_to_num(nan=-torch.inf).amax(-1)
         return low.minimum(first.nextafter(torch.full_like(first, -torch.inf))), high.maximum(last)
+
+
+@lru_cache(maxsize=256)
+def _constant(
+    rows: tuple[tuple[float, ...], ...], dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    return torch.tensor(rows, dtype=dtype, device=device)

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from marginals.numerics import select
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -22,24 +24,25 @@ class Cells:
             `upper is lower` promises that there is no interval.
         intervals: positions of the columns that may hold an interval.
         sets: by position, a mask (B, C) or (1, C) of allowed categories.
+        complete: a promise that every cell is exact.
     """
 
     lower: Tensor
     upper: Tensor
     intervals: tuple[int, ...] = ()
     sets: tuple[tuple[int, Tensor], ...] = ()
+    complete: bool = False
 
     def take(self, positions: Sequence[int]) -> "Cells":
         """Return the cells of some columns."""
         if list(positions) == list(range(self.lower.shape[0])):
             return self
-        index = torch.as_tensor(list(positions), device=self.lower.device)
-        lower = self.lower[index]
-        upper = lower if self.upper is self.lower else self.upper[index]
+        lower = select(self.lower, positions)
+        upper = lower if self.upper is self.lower else select(self.upper, positions)
         place = {p: i for i, p in enumerate(positions)}
         intervals = tuple(place[p] for p in self.intervals if p in place)
         sets = tuple((place[p], mask) for p, mask in self.sets if p in place)
-        return Cells(lower, upper, intervals, sets)
+        return Cells(lower, upper, intervals, sets, self.complete)
 
 
 @dataclass(frozen=True)

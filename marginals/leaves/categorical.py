@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from marginals.leaves.base import Cells, LeafEvaluation, LeafFamily, Truncation
-from marginals.numerics import draw, log_matmul
+from marginals.numerics import draw, index_of, log_matmul, select
 
 
 @final
@@ -100,7 +100,7 @@ class CategoricalLeaves(LeafFamily):
         log_mass = self._log_mass(columns)  # (n, M, C)
         codes = torch.arange(log_mass.shape[-1], device=log_mass.device, dtype=log_mass.dtype)
         values = function(codes.expand(len(columns), -1))[:, None]  # (n, 1, C)
-        present = ~self.absent[list(columns)][:, None]
+        present = ~select(self.absent, columns)[:, None]
         return (torch.where(present, values, 0.0) * log_mass.exp()).sum(-1)
 
     def sample(
@@ -155,8 +155,8 @@ class CategoricalLeaves(LeafFamily):
         return columns * 4 * (width + self.logits.shape[-1])
 
     def _log_mass(self, columns: Sequence[int]) -> Tensor:
-        index = list(columns)
-        logits = self.logits[index].masked_fill(self.absent[index][:, None], -torch.inf)
+        absent = select(self.absent, columns)[:, None]
+        logits = select(self.logits, columns).masked_fill(absent, -torch.inf)
         return logits.log_softmax(-1)  # (n, M, C)
 
     def _log_sum(self, log_mass: Tensor, allowed: Tensor, columns: Sequence[int]) -> Tensor:
@@ -164,12 +164,12 @@ class CategoricalLeaves(LeafFamily):
         log_mask = torch.where(allowed, 0.0, -torch.inf).to(log_mass.dtype)
         total = log_matmul(log_mask, log_mass)
         # All of them is certainty, not a sum that rounds to it.
-        certain = (allowed | self.absent[list(columns)][:, None]).all(-1)
+        certain = (allowed | select(self.absent, columns)[:, None]).all(-1)
         return torch.where(certain[..., None], 0.0, total)
 
     def _counts(self, columns: Sequence[int]) -> Tensor:
         counts = [self.categories[c] for c in columns]
-        return torch.tensor(counts, device=self.logits.device)[:, None]
+        return index_of(counts, self.logits.device)[:, None]
 
     def _allowed(
         self,
@@ -187,10 +187,10 @@ class CategoricalLeaves(LeafFamily):
             padded = nn.functional.pad(mask, (0, len(code) - mask.shape[-1]))
             allowed = allowed.index_copy(
                 0,
-                torch.tensor([position], device=lower.device),
+                index_of([position], lower.device),
                 (allowed[position] & padded)[None],
             )
-        return allowed & ~self.absent[list(columns)][:, None]
+        return allowed & ~select(self.absent, columns)[:, None]
 
 
 def _pick(log_mass: Tensor, code: Tensor) -> Tensor:

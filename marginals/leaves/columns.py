@@ -11,6 +11,7 @@ from marginals.leaves.base import Cells, LeafEvaluation, LeafFamily, Truncation
 from marginals.leaves.categorical import CategoricalLeaves
 from marginals.leaves.neural import NeuralLeaves
 from marginals.leaves.shared import SharedLeaves
+from marginals.numerics import select
 
 FAMILIES: dict[str, Callable[..., LeafFamily]] = {
     "neural": NeuralLeaves,
@@ -165,8 +166,8 @@ class Leaves(nn.Module):
             order += share
         if len(parts) == 1:
             return parts[0]
-        back = torch.tensor(order, device=parts[0][0].device).argsort()
-        return [torch.cat(answers)[back] for answers in zip(*parts, strict=True)]
+        back = sorted(range(len(order)), key=order.__getitem__)
+        return [select(torch.cat(answers), back) for answers in zip(*parts, strict=True)]
 
     def row_cost(self) -> int:
         """Return the number of floats that evaluating one row holds at a time."""

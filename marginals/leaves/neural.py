@@ -20,11 +20,13 @@ from marginals.leaves.monotone import (
     values_and_gap,
 )
 from marginals.numerics import (
+    index_of,
     invert_monotone,
     log_sigmoid_density,
     log_sigmoid_interval,
     logit_of_interval,
     logsumexp,
+    select,
 )
 
 _BETA = 10.0  # of the weights' softplus, as in the paper
@@ -97,14 +99,14 @@ class NeuralLeaves(LeafFamily):
         missing = cells.upper.isnan()[..., None]
         if cells.upper is cells.lower or not cells.intervals:
             return torch.where(missing, 0.0, exact)
-        rows = list(cells.intervals)
+        rows = cells.intervals
         chosen = [columns[i] for i in rows]
-        lower, upper = cells.lower[rows], cells.upper[rows]
+        lower, upper = select(cells.lower, rows), select(cells.upper, rows)
         mass = self.log_interval(lower, upper, chosen)
-        mixed = torch.where((lower < upper)[..., None], mass, exact[rows])
+        mixed = torch.where((lower < upper)[..., None], mass, select(exact, rows))
         if len(rows) == len(columns):
             return torch.where(missing, 0.0, mixed)
-        index = torch.as_tensor(rows, device=exact.device)
+        index = index_of(rows, exact.device)
         return torch.where(missing, 0.0, exact.index_copy(0, index, mixed))
 
     def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
@@ -325,13 +327,13 @@ class NeuralLeaves(LeafFamily):
 
     def _scaling(self, columns: Sequence[int], x: Tensor) -> tuple[Tensor, Tensor]:
         shape = (-1, *[1] * (x.ndim - 1))
-        index = list(columns)
-        return self.location[index].reshape(shape), self.scale[index].reshape(shape)
+        location, scale = select(self.location, columns), select(self.scale, columns)
+        return location.reshape(shape), scale.reshape(shape)
 
     def _network(self, columns: Sequence[int], components: Tensor | None = None) -> Network:
         """Constrain the parameters: all leaves (..., n, 1, M), or one per cell (..., n, N)."""
         every = list(columns) == list(range(self.size[0]))
-        index = torch.as_tensor(list(columns), device=self.location.device)
+        index = index_of(columns, self.location.device)
 
         def pick(raw: Tensor) -> Tensor:
             if components is None:

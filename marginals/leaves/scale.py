@@ -20,7 +20,7 @@ from marginals.leaves.monotone import (
     value_and_slope,
     values_and_gap,
 )
-from marginals.numerics import invert_monotone, log_sigmoid_interval, logsumexp
+from marginals.numerics import invert_monotone, log_sigmoid_interval, logsumexp, select
 from marginals.numerics.normal import (
     log_normal_cdf,
     log_normal_density,
@@ -128,9 +128,9 @@ class LearnedScale(nn.Module):
 
     def network(self, columns: Sequence[int]) -> Network:
         """Constrain the parameters of some columns, (R, ..., n, 1)."""
-        index = torch.as_tensor(list(columns), device=self.bias.device)
         inner, outer, bias, gate = (
-            raw[:, index, None] for raw in (self.inner, self.outer, self.bias, self.gate)
+            select(raw, columns, 1)[..., None]
+            for raw in (self.inner, self.outer, self.bias, self.gate)
         )
         last = make_layer(outer[None], torch.zeros_like(bias[:1]), _BETA)
         return Network((make_layer(inner[:, None], bias, _BETA), last), (make_gate(gate),))
@@ -163,8 +163,7 @@ class LearnedScale(nn.Module):
             self.gate.add_(noise * _normal(self.gate, generator))
 
     def _units(self, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
-        index = list(columns)
-        return self.location[index][:, None], self.unit[index][:, None]
+        return select(self.location, columns)[:, None], select(self.unit, columns)[:, None]
 
 
 def _levels(hidden: int) -> Tensor:

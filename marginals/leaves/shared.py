@@ -18,7 +18,7 @@ from marginals.leaves.scale import (
     log_interval,
     quantile,
 )
-from marginals.numerics import log_softplus, logit_of_interval
+from marginals.numerics import index_of, log_softplus, logit_of_interval, select
 
 
 @final
@@ -94,11 +94,11 @@ class SharedLeaves(LeafFamily):
 
     def locations(self, columns: Sequence[int]) -> Tensor:
         """Return the components' locations m on the learned scale, (n, M)."""
-        return self.centres[list(columns)]
+        return select(self.centres, columns)
 
     def log_scales(self, columns: Sequence[int]) -> Tensor:
         """Return the logarithms of the components' scales s on the learned scale, (n, M)."""
-        free = log_softplus(self.spreads[list(columns)])
+        free = log_softplus(select(self.spreads, columns))
         if self.min_scale == 0:
             return free
         return torch.logaddexp(free, torch.full_like(free, math.log(self.min_scale)))
@@ -111,11 +111,11 @@ class SharedLeaves(LeafFamily):
         exact = self._log_density(*self._standard(cells.upper, columns))
         if cells.upper is cells.lower or not cells.intervals:
             return torch.where(missing, 0.0, exact)
-        rows = list(cells.intervals)
-        lower, upper = cells.lower[rows], cells.upper[rows]
+        rows = cells.intervals
+        lower, upper = select(cells.lower, rows), select(cells.upper, rows)
         mass = self.log_interval(lower, upper, [columns[i] for i in rows])
-        mixed = torch.where((lower < upper)[..., None], mass, exact[rows])
-        index = torch.as_tensor(rows, device=exact.device)
+        mixed = torch.where((lower < upper)[..., None], mass, select(exact, rows))
+        index = index_of(rows, exact.device)
         return torch.where(missing, 0.0, exact.index_copy(0, index, mixed))
 
     def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:

@@ -16,7 +16,14 @@ from marginals.model.joint_univariates import JointUnivariates
 from marginals.model.scaled_mixtures import ScaledMixtures
 from marginals.model.tensor_density import sample_in_batches
 from marginals.model.univariate import LeafMixtures, Univariates
-from marginals.numerics import draw_many, factors, log_normal_density, logsumexp, sum_of_others
+from marginals.numerics import (
+    draw_many,
+    factors,
+    log_normal_density,
+    logsumexp,
+    select,
+    sum_of_others,
+)
 from marginals.tensors.couplings import Couplings
 
 
@@ -156,6 +163,8 @@ class CopulaDensity(Density):
         own = [self.coupled.index(c) for c in columns]
         family = self._family
         exact = cells.lower == cells.upper  # (n, B)
+        if cells.complete:
+            exact = exact.new_ones(len(columns), 1)  # one pattern for all rows, promised
         y, log_slope = family.scale(torch.where(exact, cells.upper, torch.nan), own)
         location, log_scale = family.locations(own), family.log_scales(own)  # (n, K)
         z = standardise(y[..., None], location[:, None], log_scale.exp()[:, None])  # (n, B, K)
@@ -179,8 +188,8 @@ class CopulaDensity(Density):
         return Tied(
             scores=z.permute(1, 2, 0),
             log_slope=slope - widths,
-            loadings=loadings[:, own],
-            unique=unique[:, own],
+            loadings=select(loadings, own, 1),
+            unique=select(unique, own, 1),
             exact=exact.T,
             low=low,
             high=high,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from marginals.leaves import Cells
+from marginals.numerics import select
 
 Known = float | int | tuple[float | None, float | None] | set[int] | frozenset[int]
 
@@ -27,6 +28,7 @@ class Evidence:
         lower, upper: (B, n). `upper is lower` promises that there is no interval.
         sets: by column, a mask (B, C) or (1, C) of the categories allowed.
         intervals: the columns that may hold an interval.
+        complete: a promise that every cell is exact, made for training data.
 
     >>> Evidence.exact(torch.tensor([[1.0, torch.nan]]))
     Evidence(1 row: column 0 exact, column 1 missing)
@@ -37,6 +39,7 @@ class Evidence:
     upper: Tensor
     sets: Mapping[int, Tensor] = field(default_factory=dict)
     intervals: frozenset[int] = frozenset()
+    complete: bool = False
 
     # Building ---------------------------------------------------------------------------------
 
@@ -160,7 +163,7 @@ class Evidence:
         lower = self.lower[index]
         upper = lower if self.upper is self.lower else self.upper[index]
         sets = {c: mask if len(mask) == 1 else mask[index] for c, mask in self.sets.items()}
-        return Evidence(self.columns, lower, upper, sets, self.intervals)
+        return Evidence(self.columns, lower, upper, sets, self.intervals, self.complete)
 
     def batches(self, size: int) -> Iterator["Evidence"]:
         """Cut into batches of rows; no rows are one empty batch."""
@@ -212,7 +215,8 @@ class Evidence:
         order = {column: position for position, column in enumerate(columns)}
         intervals = tuple(sorted(order[c] for c in self.intervals if c in order))
         sets = tuple((order[c], mask) for c, mask in self.sets.items() if c in order)
-        return Cells(lower, upper, intervals, sets)
+        complete = self.complete and set(columns) <= set(self.columns)
+        return Cells(lower, upper, intervals, sets, complete)
 
     def _arranged(self, bounds: Tensor, columns: Sequence[int], place: Mapping[int, int]) -> Tensor:
         if list(columns) == list(self.columns):
@@ -224,7 +228,7 @@ class Evidence:
                 if (bounds.shape[1])
                 else bounds.new_full((len(bounds), 1), torch.nan)
             )
-        return bounds.T[torch.tensor(known, device=bounds.device)]
+        return select(bounds.T, known)
 
     # Facts ------------------------------------------------------------------------------------
 

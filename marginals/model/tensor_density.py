@@ -10,6 +10,7 @@ from marginals.leaves import Cells, Leaves
 from marginals.model.density import Density
 from marginals.model.evidence import Evidence
 from marginals.model.univariate import LeafMixtures
+from marginals.numerics import index_of
 from marginals.tensors import ComponentTensor
 from marginals.tensors.base import LeafValues
 
@@ -99,7 +100,7 @@ class TensorDensity(Density):
         if len(known) < len(order):
             index = [i for i, c in enumerate(order) if c in evidence.columns]
             zeros = values.new_zeros(len(order), *values.shape[1:])
-            values = zeros.index_copy(0, torch.tensor(index, device=values.device), values)
+            values = zeros.index_copy(0, index_of(index, values.device), values)
         return LeafValues(order, values)
 
     def _sample_some(

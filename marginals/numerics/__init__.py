@@ -2,6 +2,7 @@
 
 from marginals.numerics import factors
 from marginals.numerics.draws import draw, draw_many, draw_rows
+from marginals.numerics.indices import host_free, index_of, is_host_free, select
 from marginals.numerics.inversion import invert_monotone
 from marginals.numerics.logspace import (
     log1mexp,
@@ -27,7 +28,10 @@ __all__ = [
     "draw_many",
     "draw_rows",
     "factors",
+    "host_free",
+    "index_of",
     "invert_monotone",
+    "is_host_free",
     "log1mexp",
     "log_matmul",
     "log_normal_cdf",
@@ -42,6 +46,7 @@ __all__ = [
     "normal_of_logit",
     "normal_quantile",
     "raw_weights",
+    "select",
     "sum_of_others",
     "x_minus_tanh",
 ]

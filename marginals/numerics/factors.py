@@ -7,8 +7,9 @@ are normal with precision :math:`A = I + \sum_{j \in E} L_j^\top L_j / d_j` and 
 
     evidence   log_density, posterior_of_factors        answers   conditional, sample
 
-Shapes: scores (B, K, J), loadings (K, J, r), unique (K, J), mask (B, J) true where observed;
-P distinct rows of the mask. Scores of cells that are not observed are never read.
+Shapes: scores (B, K, J), loadings (K, J, r), unique (K, J), mask (B, J) true where observed, or
+(1, J) the same for all rows; P distinct rows of the mask. Scores of cells that are not observed
+are never read.
 
 A and its Cholesky factor are held in float64: they are small, and a unique variance of 1e-3
 makes a condition number that float32 does not bear.
@@ -22,6 +23,8 @@ from typing import Any, final
 
 import torch
 from torch import Tensor
+
+from marginals.numerics.indices import is_host_free
 
 # Elements of the matrices gathered at once, one per draw, in `sample`; bounds its memory.
 _GATHERED_ELEMENTS = 1 << 24
@@ -72,8 +75,10 @@ def posterior_of_factors(
     >>> posterior_of_factors(s, L, 1 - L.square().sum(-1), torch.ones(1, 2).bool()).mean
     tensor([[[0.9459]]])
     """
-    patterns, index = _patterns(mask)
-    cholesky = torch.linalg.cholesky(_precision(loadings, unique, patterns))  # (P, K, r, r)
+    patterns, index = _patterns(mask, len(scores))
+    precision = _precision(loadings, unique, patterns)  # (P, K, r, r)
+    # Without its check, which the host makes: A is at least the identity.
+    cholesky, _ = torch.linalg.cholesky_ex(precision, check_errors=not is_host_free())
     observed = _observed(scores, mask).transpose(0, 1)  # (K, B, J)
     evidence = exact_matmul(observed, loadings / unique[..., None])  # (K, B, r)
     mean = _solve(cholesky, index, evidence.double()).to(scores.dtype)
@@ -172,10 +177,14 @@ def _draws(
     return fitted + unique[component].sqrt() * own
 
 
-def _patterns(mask: Tensor) -> tuple[Tensor, Tensor]:
+def _patterns(mask: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     """Return the distinct rows of a mask and the index of each row among them."""
+    if len(mask) == 1:
+        return mask, torch.zeros(rows, dtype=torch.long, device=mask.device)
+    if is_host_free():
+        return mask, torch.arange(rows, device=mask.device)
     if bool((mask == mask[:1]).all()):
-        return mask[:1], torch.zeros(len(mask), dtype=torch.long, device=mask.device)
+        return mask[:1], torch.zeros(rows, dtype=torch.long, device=mask.device)
     patterns, index = torch.unique(mask, dim=0, return_inverse=True)
     return patterns, index
 
@@ -203,8 +212,13 @@ def _solve(cholesky: Tensor, index: Tensor, right: Tensor) -> Tensor:
     """Solve A x = b for each row with the factor of its pattern: (K, B, r) to (B, K, r)."""
     if len(cholesky) == 1:
         # One factor per component, with the rows as its right-hand sides.
-        return torch.cholesky_solve(right.transpose(1, 2), cholesky[0]).permute(2, 0, 1)
-    return torch.cholesky_solve(right.transpose(0, 1)[..., None], cholesky[index]).squeeze(-1)
+        return _solve_both(cholesky[0], right.transpose(1, 2)).permute(2, 0, 1)
+    return _solve_both(cholesky[index], right.transpose(0, 1)[..., None]).squeeze(-1)
+
+
+def _solve_both(cholesky: Tensor, right: Tensor) -> Tensor:
+    half = torch.linalg.solve_triangular(cholesky, right, upper=False)
+    return torch.linalg.solve_triangular(cholesky.mT, half, upper=True)
 
 
 def _columns_of(factors: Tensor, loadings: Tensor) -> Tensor:

@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from marginals.numerics.indices import is_host_free
+
 Parametrisation = Literal["softmax", "softplus"]
 
 # Entries repaired at once in `log_matmul`; bounds the memory of the exact path.
@@ -101,7 +103,12 @@ def log_matmul(values: Tensor, log_weights: Tensor) -> Tensor:
     linear = torch.exp(values - peak) @ torch.exp(log_weights).transpose(1, 2)  # (N, B, M)
     info = torch.finfo(linear.dtype)
     # Above this, the terms that underflowed amount to less than one rounding error.
-    lost = linear < values.shape[-1] * info.tiny / info.eps
+    least = values.shape[-1] * info.tiny / info.eps
+    lost = linear < least
+    if is_host_free():
+        # In a recorded training step lost entries count as the most they can be, without gradient;
+        # scores and queries are never computed this way.
+        return torch.where(lost, least, linear).log() + peak
     if not bool(lost.any()):
         return linear.log() + peak
     rough = torch.where(lost, 1.0, linear).log() + peak

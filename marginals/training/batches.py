@@ -1,5 +1,6 @@
 """Rows of data on the device: split, shuffled and cut into batches there."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -29,6 +30,9 @@ def make_rows(evidence: Evidence, weight: Tensor | None, name: str) -> Rows:
     """Pair evidence with its weights, one by default; rows of weight zero are left out."""
     if len(evidence) == 0:
         raise ValueError(f"Expected `{name}` to have at least one row; got none.")
+    exact = bool((evidence.lower == evidence.upper).all())
+    if exact and not evidence.sets:
+        evidence = dataclasses.replace(evidence, upper=evidence.lower, complete=True)
     if weight is None:
         return Rows(evidence, evidence.lower.new_ones(len(evidence)))
     weight = torch.as_tensor(weight, device=evidence.lower.device, dtype=torch.float64)
@@ -107,7 +111,8 @@ def with_noise(batch: Rows, noise: Noise, seed: int, step: int) -> Rows:
     )
     lower = torch.where(noise.moves(known), known.lower + change, known.lower)
     if known.upper is known.lower:
-        return Rows(Evidence(known.columns, lower, lower, known.sets), batch.weight)
+        moved = dataclasses.replace(known, lower=lower, upper=lower)
+        return Rows(moved, batch.weight)
     upper = torch.where(known.lower == known.upper, lower, known.upper)
     moved = Evidence(known.columns, lower, upper, known.sets, known.intervals)
     return Rows(moved, batch.weight)

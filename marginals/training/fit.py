@@ -20,13 +20,16 @@ from marginals.training.batches import (
     with_noise,
 )
 from marginals.training.config import FitConfig
+from marginals.training.graphed import GraphedStep
 from marginals.training.identity import identify
 from marginals.training.progress import FitProgress
 from marginals.training.result import FitError, FitResult, Record
 from marginals.training.state import (
     Weights,
+    copy_moments,
     copy_weights,
     load_checkpoint,
+    load_moments,
     load_weights,
     new_state,
     save_checkpoint,
@@ -94,6 +97,8 @@ class _Fit:
         self.state = new_state(model, config)
         self.orders: dict[int, Tensor] = {}
         self.identity = {} if config.checkpoint is None else identify(model, train, held, config)
+        self.graphed: GraphedStep | None = None
+        self.may_record = train.weight.is_cuda and not train.evidence.sets
         self.torn = False  # while a change of the state is under way, half of it done
 
     def run(self) -> FitResult:
@@ -156,30 +161,63 @@ class _Fit:
         batch = batch_at(self.train, state.step, config.batch_size, config.seed, self.orders)
         if config.noise:
             batch = with_noise(batch, self.noise, config.seed, state.step)
-        state.optimiser.zero_grad(set_to_none=True)
-        log_value = self.model.contract(batch.evidence)
-        weight = batch.weight.to(log_value.dtype)
-        total = -(weight * log_value).sum()
-        # Weights are relative to the mean of all, so that a batch counts by what it holds.
-        loss = total / (len(batch) * self.mean_weight)
-        loss.backward()
-        if config.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.clip_norm)
-        self.torn = True
-        state.optimiser.step()
-        state.loss_sum += torch.stack([total.detach(), weight.sum()])
+        if self._use_graph(batch):
+            assert self.graphed is not None
+            self.torn = True
+            state.loss_sum += self.graphed(batch)
+        else:
+            state.loss_sum += self._learn(batch)
         state.step += 1
         state.since_evaluation += 1
         if config.averaging:
             self._average()
         self.torn = False
 
+    def _learn(self, batch: Rows) -> Tensor:
+        """Go down the gradient of one batch; return the sums of its losses and weights, (2,)."""
+        optimiser, limit = self.state.optimiser, self.config.clip_norm
+        optimiser.zero_grad(set_to_none=True)
+        log_value = self.model.contract(batch.evidence)
+        weight = batch.weight.to(log_value.dtype)
+        total = -(weight * log_value).sum()
+        # Weights are relative to the mean of all, so that a batch counts by what it holds.
+        loss = total / (len(batch) * self.mean_weight)
+        loss.backward()
+        if limit is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        self.torn = True
+        optimiser.step()
+        return torch.stack([total.detach(), weight.sum()])
+
+    def _use_graph(self, batch: Rows) -> bool:
+        """Say whether to replay a recorded step; the first call on a GPU records it."""
+        if self.graphed is None and self.may_record:
+            self.may_record = False
+            self.graphed = self._record(batch)
+        return self.graphed is not None and self.graphed.fits(batch)
+
+    def _record(self, batch: Rows) -> GraphedStep | None:
+        weights, moments = copy_weights(self.model), copy_moments(self.state.optimiser)
+
+        def restore() -> None:
+            load_weights(self.model, weights)
+            load_moments(self.state.optimiser, moments)
+
+        try:
+            return GraphedStep(self._learn, batch, restore)
+        except RuntimeError:
+            # Some step of this model needs the host: it is then taken step by step.
+            torch.cuda.synchronize()
+            restore()
+            return None
+
     @torch.no_grad()
     def _average(self) -> None:
         # The early average follows the weights closely, so that the start is forgotten.
         decay = min(self.config.averaging, (1 + self.state.step) / (10 + self.state.step))
-        for name, parameter in self.model.named_parameters():
-            self.state.average[name].lerp_(parameter.detach(), 1 - decay)
+        present = dict(self.model.named_parameters())
+        means = [self.state.average[name] for name in present]
+        torch._foreach_lerp_(means, [p.detach() for p in present.values()], 1 - decay)
 
     def _evaluate_if_due(self, bar: FitProgress) -> None:
         """Keep the weights if best, and on a plateau go back and cut the rate."""

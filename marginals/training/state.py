@@ -40,7 +40,10 @@ class FitState:
         """Change the learning rate."""
         self.rate = rate
         for group in self.optimiser.param_groups:
-            group["lr"] = rate
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)  # in place: a recorded step reads it there
+            else:
+                group["lr"] = rate
 
 
 _COUNTERS = (
@@ -60,8 +63,13 @@ def new_state(model: nn.Module, config: FitConfig) -> FitState:
         {"params": plain, "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
-    optimiser = torch.optim.AdamW(groups, lr=config.learning_rate)
     device = next(model.parameters()).device
+    if device.type == "cuda":
+        # One kernel for all parameters, which can be recorded.
+        rate = torch.tensor(config.learning_rate, device=device)
+        optimiser = torch.optim.AdamW(groups, lr=rate, fused=True, capturable=True)
+    else:
+        optimiser = torch.optim.AdamW(groups, lr=config.learning_rate)
     state = FitState(
         optimiser=optimiser,
         best=copy_weights(model),
@@ -82,6 +90,20 @@ def load_weights(model: nn.Module, weights: Weights) -> None:
     """Set the parameters."""
     for name, parameter in model.named_parameters():
         parameter.copy_(weights[name])
+
+
+def copy_moments(optimiser: torch.optim.AdamW) -> dict[int, Weights]:
+    """Copy the moments, by the number of their parameter; none before the first step."""
+    kept = optimiser.state_dict()["state"]
+    return {i: {key: t.clone() for key, t in part.items()} for i, part in kept.items()}
+
+
+@torch.no_grad()
+def load_moments(optimiser: torch.optim.AdamW, moments: dict[int, Weights]) -> None:
+    """Set the moments in place, to zero where there are none."""
+    for i, part in optimiser.state_dict()["state"].items():
+        for key, tensor in part.items():
+            tensor.copy_(moments[i][key]) if i in moments else tensor.zero_()
 
 
 def save_checkpoint(

@@ -14,6 +14,7 @@ from marginals import storage
 from marginals.leaves import CategoricalLeaves, Leaves, NeuralLeaves
 from marginals.model.density import Density
 from marginals.model.evidence import Evidence
+from marginals.model.copula import CopulaDensity
 from marginals.model.files import (
     DENSITIES,
     TENSORS,
@@ -134,8 +135,9 @@ def test_description_is_json_without_numbers_of_the_model(name: str) -> None:
 
 
 def test_registries_hold_every_kind() -> None:
-    assert set(DENSITIES) == {"tensor", "mixture", "nmdma"}
-    assert {kind.of for kind in DENSITIES.values()} == {TensorDensity, Mixture, NMDMA}
+    assert set(DENSITIES) == {"tensor", "copula", "mixture", "nmdma"}
+    classes = {TensorDensity, CopulaDensity, Mixture, NMDMA}
+    assert {kind.of for kind in DENSITIES.values()} == classes
     assert all(tensor.kind == name for name, tensor in TENSORS.items())
 
 
@@ -220,7 +222,7 @@ def test_a_view_is_not_saved(tmp_path: Path, model: Density) -> None:
 
 
 def test_other_objects_are_not_saved(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="Expected a density among TensorDensity, Mixture, NMDMA"):
+    with pytest.raises(TypeError, match="Expected a density among TensorDensity, CopulaDensity"):
         save(nn.Linear(1, 1), tmp_path / "f")  # type: ignore[arg-type]
 
 
