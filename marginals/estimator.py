@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -15,31 +15,50 @@ from torch import Tensor
 
 from marginals.answers import TableDensity
 from marginals.model import Density, Evidence, build
+from marginals.model.build import couplable
 from marginals.model.files import save
 from marginals.structure import Tree
 from marginals.table import Schema, encode, infer
 from marginals.training import FitResult, Record, fit
+from marginals.training.recipes import SECONDS
+from marginals.training.search import search
 
 
 @final
 class MDMA(DensityMixin, TableDensity, BaseEstimator):
     """The joint distribution of a table, from which any question is answered by column name.
 
+    By default several models of different families are fitted, chosen and mixed by validation
+    within the seconds of `effort`. As soon as an option of a single model is given (`tensor` to
+    `max_steps` below), one model with these options is fitted instead.
+
     Args:
-        tensor: "ht", "mera", "cp" or "full"; see `marginals.build`.
+        effort: "fast" (at most 15 seconds), "balanced" (50, on all cores) or "best" (500).
+        tensor: of a single model: "ht", "copula", "mera", "cp" or "full"; see `marginals.build`.
         width: the number of components; None chooses by the number of rows.
         leaves: "normal" or "logistic" on a learned scale of each column, or "neural", a network
             for each component as in the paper.
         depth, hidden: layers and units of the networks; see `marginals.build`.
-        tree: how columns are coupled: "coupled", "balanced", "random" or a `Tree`.
-        columns: by name, kinds that override what is inferred from dtypes.
+        rank, common: of copula components, the factors of each and of all.
+        tree: how columns are coupled: "coupled", "varied", "balanced", "random" or a `Tree`.
         noise: of training, in standard deviations; None chooses by the number of rows.
-        learning_rate, batch_size, max_steps, max_seconds: of training; `max_steps=None` chooses by
-            the size of the table, so that small tables take seconds.
-        validation_fraction: the share of rows held out to judge by.
+        learning_rate: of a single model's training.
+        batch_size: rows in a step of a single model's training.
+        max_steps: of a single model's training; None chooses by the size of the table.
+        columns: by name, kinds that override what is inferred from dtypes.
+        max_seconds: the most seconds of training, instead of those of the effort.
+        validation_fraction: the share of rows held out to judge a single model by.
+        n_jobs: processes on a CPU; None for all cores, or one if the effort is "fast".
         device: "cpu", "cuda" or None for a GPU if there is one.
-        progress: show a progress bar; None for only on a terminal.
+        progress: show a progress bar for a single model; None for only on a terminal.
         random_state: of the start, the split and the batches.
+
+    Attributes:
+        module_: the density underneath, a torch module.
+        schema_: what each column is, and why.
+        result_: the course of training, on the model's scale; of a mixture, that of its strongest
+            member, but for `best_loss` and `seconds`.
+        members_: of a mixture, for each model fitted its options, weight, score and cost.
 
     >>> frame = pd.DataFrame({"age": [30, 40, 50, 60] * 10, "city": list("abab") * 10})
     >>> model = MDMA(width=4, max_steps=20, random_state=0).fit(frame)
@@ -50,40 +69,49 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
     module_: Density
     schema_: Schema
     result_: FitResult
+    members_: list[dict[str, Any]]
 
     def __init__(
         self,
         *,
-        tensor: str = "ht",
+        effort: str = "fast",
+        tensor: str | None = None,
         width: int | None = None,
-        leaves: str = "normal",
-        depth: int = 1,
+        leaves: str | None = None,
+        depth: int | None = None,
         hidden: int | None = None,
-        tree: Any = "coupled",
-        columns: Mapping[Any, Any] | None = None,
+        rank: int | None = None,
+        common: int | None = None,
+        tree: Any = None,
         noise: float | None = None,
-        learning_rate: float = 0.01,
-        batch_size: int = 500,
+        learning_rate: float | None = None,
+        batch_size: int | None = None,
         max_steps: int | None = None,
+        columns: Mapping[Any, Any] | None = None,
         max_seconds: float | None = None,
         validation_fraction: float = 0.1,
+        n_jobs: int | None = None,
         device: str | None = None,
         progress: bool | None = None,
         random_state: Any = None,
     ) -> None:
+        self.effort = effort
         self.tensor = tensor
         self.width = width
         self.leaves = leaves
         self.depth = depth
         self.hidden = hidden
+        self.rank = rank
+        self.common = common
         self.tree = tree
-        self.columns = columns
         self.noise = noise
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.max_steps = max_steps
+        self.columns = columns
         self.max_seconds = max_seconds
         self.validation_fraction = validation_fraction
+        self.n_jobs = n_jobs
         self.device = device
         self.progress = progress
         self.random_state = random_state
@@ -114,20 +142,11 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
         held = None if validation is None else encode(schema, _frame(validation)).evidence
         weight = None if sample_weight is None else torch.as_tensor(np.asarray(sample_weight))
         device = _device(self.device)
-        model = build(
-            data,
-            tensor=self.tensor,  # type: ignore[arg-type]
-            width=default_width(len(data)) if self.width is None else self.width,
-            leaves=self.leaves,  # type: ignore[arg-type]
-            depth=self.depth,
-            hidden=self.hidden,
-            tree=self.tree,
-            categories=schema.categories,
-            atoms={i: c.atoms for i, c in enumerate(schema.columns) if c.atoms},
-            seed=seed,
-        ).to(device)
-        result = self._train(model, data, held, weight, seed)
-        self.module_, self.schema_, self.result_ = model, schema, result
+        if self._is_single():
+            self._fit_one(schema, data, held, weight, device, seed)
+        else:
+            self._fit_many(schema, data, held, weight, device, seed)
+        self.schema_ = schema
         self.n_features_in_ = len(schema)
         self._fitted_kind, self._training = _kind_of(X), data
         if isinstance(X, pd.DataFrame) and all(isinstance(name, str) for name in X.columns):
@@ -136,28 +155,74 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
             del self.feature_names_in_
         return self
 
-    def _train(
+    def _is_single(self) -> bool:
+        return any(getattr(self, name) is not None for name in _BUILD + _TRAINING)
+
+    def _fit_one(
         self,
-        model: Density,
+        schema: Schema,
         data: Evidence,
         held: Evidence | None,
         weight: Tensor | None,
+        device: torch.device,
         seed: int,
-    ) -> FitResult:
-        return fit(
+    ) -> None:
+        """Fit one model with the options given."""
+        rows = len(data)
+        chosen = {"width": default_width(rows), **self._given(_BUILD)}
+        if chosen.get("tensor") != "copula":
+            chosen = {"leaves": "normal", **chosen}
+        model = build(data, **chosen, **_columns_of(schema), seed=seed).to(device)
+        settings = {"noise": default_noise(rows), "max_steps": default_steps(rows)}
+        self.result_ = fit(
             model,
             data,
             validation=held,
             sample_weight=weight,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            noise=default_noise(len(data)) if self.noise is None else self.noise,
-            max_steps=default_steps(len(data)) if self.max_steps is None else self.max_steps,
+            **{**settings, **self._given(_TRAINING)},
             max_seconds=self.max_seconds,
             validation_fraction=self.validation_fraction,
             progress=self.progress,
             seed=seed,
         )
+        self.module_, self.members_ = model, []
+
+    def _fit_many(
+        self,
+        schema: Schema,
+        data: Evidence,
+        held: Evidence | None,
+        weight: Tensor | None,
+        device: torch.device,
+        seed: int,
+    ) -> None:
+        """Fit several models and mix them."""
+        if self.effort not in SECONDS:
+            raise ValueError(
+                f"Expected `effort` to be one of {list(SECONDS)}; got {self.effort!r}."
+            )
+        options = _columns_of(schema)
+        found = search(
+            data,
+            held,
+            weight=weight,
+            effort=self.effort,  # type: ignore[arg-type]
+            seconds=self.max_seconds,
+            device=str(device),
+            coupled=len(couplable(data, **options)),
+            options=options,
+            jobs=self.n_jobs,
+            seed=seed,
+        )
+        self.module_, self.members_ = found.model, list(found.members)
+        self.result_ = dataclasses.replace(
+            found.best, best_loss=-found.score, seconds=found.seconds
+        )
+
+    def _given(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the options that were given."""
+        every = {name: getattr(self, name) for name in names}
+        return {name: option for name, option in every.items() if option is not None}
 
     def score_samples(self, X: Any) -> Any:  # noqa: N803
         """Return the log density of each row; missing cells are marginalised."""
@@ -184,6 +249,7 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
             "declared": [schema.names[schema.index(name)] for name in self.columns or {}],
             "tree": self.tree.to_json() if isinstance(self.tree, Tree) else None,
             "result": dataclasses.asdict(self.result_),
+            "members": self.members_,
             "kind": self._fitted_kind,
         }
         save(density, path, extra=extra)
@@ -220,12 +286,24 @@ def restore(density: Density, extra: Mapping[str, Any]) -> MDMA:
         model.tree = Tree.from_json(extra["tree"])
     history = tuple(Record(**record) for record in extra["result"]["history"])
     model.result_ = FitResult(**{**extra["result"], "history": history})
+    model.members_ = list(extra["members"])
     model.n_features_in_ = len(model.schema_)
     model._fitted_kind = extra["kind"]
     names = model.schema_.names
     if model._fitted_kind == "frame" and all(isinstance(name, str) for name in names):
         model.feature_names_in_ = np.asarray(names, dtype=object)
     return model
+
+
+# The options of a single model, and of its training.
+_BUILD = ("tensor", "width", "leaves", "depth", "hidden", "rank", "common", "tree")
+_TRAINING = ("noise", "learning_rate", "batch_size", "max_steps")
+
+
+def _columns_of(schema: Schema) -> dict[str, Any]:
+    """Return what a density must know of the columns."""
+    atoms = {i: c.atoms for i, c in enumerate(schema.columns) if c.atoms}
+    return {"categories": dict(schema.categories), "atoms": atoms}
 
 
 def default_width(rows: int) -> int:

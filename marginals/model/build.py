@@ -19,7 +19,7 @@ from marginals.tensors import ComponentTensor, CPTensor, FullTensor, Hierarchica
 from marginals.tensors.couplings import Couplings
 
 TensorName = Literal["ht", "cp", "mera", "full", "copula"]
-TreeName = Literal["coupled", "balanced", "random"]
+TreeName = Literal["coupled", "varied", "balanced", "random"]
 LeavesName = Literal["neural", "normal", "logistic"]
 Init = Literal["data", "paper"]
 
@@ -58,7 +58,8 @@ def build(
             "neural" by default.
         depth, hidden: layers and units of the networks: 1 and 3 for each component by default, 8
             units for a learned scale.
-        tree: "coupled" (by |correlation|), "balanced", "random", or a `Tree`.
+        tree: "coupled" (by |correlation|), "varied" (the same with some chance), "balanced",
+            "random", or a `Tree`.
         pool: how many groups a node of the tree joins.
         rank, common: of copula components, the number of factors of each and of all.
         coupled: of copula components, the columns that are coupled inside of them; by default the
@@ -131,18 +132,25 @@ def _coupled(
     atoms: Mapping[int, Sequence[float]],
 ) -> tuple[int, ...]:
     """Return the columns to couple inside of components."""
-    able = [c for c in evidence.columns if c not in categories and c not in atoms]
-    if asked is not None:
-        wrong = [c for c in asked if c not in able]
-        if wrong:
-            raise ValueError(
-                "Expected `coupled` to name continuous columns without atoms; got column "
-                f"{wrong[0]}. Leave it out."
-            )
-        return tuple(sorted(asked))
+    if asked is None:
+        return couplable(evidence, categories, atoms)
+    wrong = [c for c in asked if c in categories or c in atoms]
+    if wrong:
+        raise ValueError(
+            "Expected `coupled` to name continuous columns without atoms; got column "
+            f"{wrong[0]}. Leave it out."
+        )
+    return tuple(sorted(asked))
+
+
+def couplable(
+    evidence: Evidence, categories: Mapping[int, int], atoms: Mapping[int, Sequence[float]]
+) -> tuple[int, ...]:
+    """Return the columns that copula components couple unless told otherwise."""
     share = (evidence.lower < evidence.upper).double().mean(0).tolist()
     # Many intervals in a row would cost an integral over all of them at each step.
-    return tuple(sorted(c for c in able if share[evidence.columns.index(c)] < 0.5))
+    exact = [c for c, s in zip(evidence.columns, share, strict=True) if s < 0.5]
+    return tuple(sorted(c for c in exact if c not in categories and c not in atoms))
 
 
 def _complete_rows(x: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -217,6 +225,7 @@ def _tree(tree: TreeName | Tree, x: Tensor, pool: int, seed: int) -> Tree:
         return tree
     makers: dict[str, Any] = {
         "coupled": lambda: structure.from_data(_numbers(x), pool),
+        "varied": lambda: structure.from_data(_numbers(x), pool, jitter=0.2, seed=seed),
         "balanced": lambda: structure.balanced(x.shape[1], pool),
         "random": lambda: structure.random(x.shape[1], pool, seed),
     }

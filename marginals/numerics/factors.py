@@ -28,6 +28,8 @@ from marginals.numerics.indices import is_host_free
 
 # Elements of the matrices gathered at once, one per draw, in `sample`; bounds its memory.
 _GATHERED_ELEMENTS = 1 << 24
+# Up to so many columns, rows of one pattern are whitened by a matrix of each component.
+_DENSE_COLUMNS = 64
 
 
 @final
@@ -58,12 +60,35 @@ def log_density(scores: Tensor, loadings: Tensor, unique: Tensor, mask: Tensor) 
     >>> log_density(s, L, 1 - L.square().sum(-1), torch.tensor([[True, False]]))
     tensor([[-0.9639]])
     """
-    posterior = posterior_of_factors(scores, loadings, unique, mask)
+    patterns, index = _patterns(mask, len(scores))
+    if len(patterns) == 1 and scores.shape[2] <= _DENSE_COLUMNS:
+        return _dense_log_density(scores, loadings, unique, patterns)
+    posterior = _posterior(scores, loadings, unique, mask, patterns, index)
     residual = _observed(scores, mask) - _columns_of(posterior.mean, loadings)  # (B, K, J)
     terms = torch.where(mask[:, None], residual.square() / unique, 0.0)
     quadratic = terms.sum(-1) + posterior.mean.square().sum(-1)  # (B, K)
     log_scale = _log_scale(posterior, unique).to(scores.dtype)  # (P, K)
     return -0.5 * quadratic - log_scale[posterior.index]
+
+
+def _dense_log_density(scores: Tensor, loadings: Tensor, unique: Tensor, pattern: Tensor) -> Tensor:
+    """Return the log density of rows that all observe the same few columns, (B, K).
+
+    With R = C C^T of each component, the quadratic form is |C^-1 s|^2: one product for all rows. A
+    column that is not observed becomes one that is independent and at its mean.
+    """
+    seen = pattern[0]
+    both = (seen[:, None] & seen).to(loadings.dtype)
+    own = torch.where(seen, unique, 1.0).double()
+    covariance = (exact_matmul(loadings.double(), loadings.double().mT) * both) + own.diag_embed()
+    cholesky, _ = torch.linalg.cholesky_ex(covariance, check_errors=not is_host_free())
+    eye = torch.eye(len(seen), dtype=torch.float64, device=scores.device)
+    inverse = torch.linalg.solve_triangular(cholesky, eye.expand_as(cholesky), upper=False)
+    known = torch.where(seen, scores, 0.0).transpose(0, 1)  # (K, B, J)
+    white = exact_matmul(known, inverse.mT.to(scores.dtype))
+    log_scale = cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)  # (K,)
+    log_scale = log_scale + 0.5 * math.log(2 * math.pi) * seen.sum()
+    return (-0.5 * white.square().sum(-1) - log_scale.to(scores.dtype)[:, None]).T
 
 
 def posterior_of_factors(
@@ -75,7 +100,17 @@ def posterior_of_factors(
     >>> posterior_of_factors(s, L, 1 - L.square().sum(-1), torch.ones(1, 2).bool()).mean
     tensor([[[0.9459]]])
     """
-    patterns, index = _patterns(mask, len(scores))
+    return _posterior(scores, loadings, unique, mask, *_patterns(mask, len(scores)))
+
+
+def _posterior(
+    scores: Tensor,
+    loadings: Tensor,
+    unique: Tensor,
+    mask: Tensor,
+    patterns: Tensor,
+    index: Tensor,
+) -> FactorPosterior:
     precision = _precision(loadings, unique, patterns)  # (P, K, r, r)
     # Without its check, which the host makes: A is at least the identity.
     cholesky, _ = torch.linalg.cholesky_ex(precision, check_errors=not is_host_free())

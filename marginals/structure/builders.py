@@ -107,6 +107,7 @@ def from_data(
     *,
     rank: bool = False,
     max_rows: int | None = 100_000,
+    jitter: float = 0.0,
     seed: int = 0,
 ) -> Tree:
     r"""Builds a tree that groups the most correlated columns of a table first.
@@ -118,13 +119,17 @@ def from_data(
         pool: The number of children of a group.
         rank: Whether to correlate ranks instead of values.
         max_rows: The number of rows to draw from a longer table; all if None.
-        seed: The seed of that draw.
+        jitter: The most that chance adds to a correlation, for trees that vary.
+        seed: The seed of that draw, and of the jitter.
 
     Example:
         >>> from_data([[1.0, 5.0, -1.0], [2.0, 3.0, -2.0], [3.0, 4.0, -3.5]])
         Tree(3 columns, pool 2, depth 2: ((0 2) 1))
     """
     similarity = absolute_correlation(x, rank=rank, max_rows=max_rows, seed=seed)
+    if jitter:
+        chance = jitter * np.random.default_rng(seed).random(similarity.shape)
+        similarity = similarity + (chance + chance.T) / 2
     return coupled(similarity, pool)
 
 

@@ -1,0 +1,75 @@
+"""What the default is made of: recipes by the size of a table, from coarse to fine.
+
+Sizes and noises were chosen on validation rows of six tables; see docs/likelihood.md.
+"""
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from marginals.training.ensemble import Recipe
+
+Effort = Literal["fast", "balanced", "best"]
+
+# Seconds that a fit takes at most, models being scored and mixed included.
+SECONDS: dict[str, float] = {"fast": 15.0, "balanced": 50.0, "best": 500.0}
+# Decay of the weights' average; worth 0.1 nats on small tables, and never a loss.
+_AVERAGING = 0.99
+# From here on fine structure, as of sensors, is worth many narrow components.
+_MANY = 8000
+
+
+def first_recipes(rows: int, coupled: int, effort: Effort, gpu: bool) -> list[Recipe]:
+    """Return recipes that differ as much as they can, the most promising first.
+
+    Args:
+        rows: of the table.
+        coupled: the number of columns that copula components can couple.
+        effort: of the search.
+        gpu: whether wide models are affordable.
+    """
+    most = 1000 if gpu else 100
+    coarse = 0.05 if rows < 2 * _MANY else 0.01
+    fine = 0.003
+    common = min(32, 2 * coupled)
+    few = _copula(_within(rows // 100, 3, 32), 1, common, coarse)
+    many = _copula(_within(rows // 10, 8, most), 1, min(4, coupled), fine)
+    tree = _tree("normal", _within(int(1.2 * rows**0.4), 6, 64), coarse)
+    wide_tree = _tree("normal", _within(rows // 40, 12, most // 2), fine if rows > _MANY else 0.02)
+    neural = _tree("neural", _within(rows // 80, 8, most // 2), 0.0 if rows > 5 * _MANY else 0.03)
+    ranked = _copula(_within(rows // 150, 2, 32), 2, min(20, 2 * coupled), 0.02)
+    single = _copula(1, min(3, coupled), common, 0.02)
+    if coupled < 2:
+        recipes = [tree, wide_tree, neural]
+    elif rows < 2000:
+        recipes = [few, tree, single, ranked, many, neural]
+    elif rows < _MANY:
+        recipes = [few, tree, neural, ranked, wide_tree, many]
+    else:
+        recipes = [many, wide_tree, neural, few, ranked, tree]
+    count = {"fast": 4 if gpu else 2, "balanced": 6 if gpu else 4, "best": len(recipes)}[effort]
+    return recipes[:count]
+
+
+def varied(recipe: Recipe, seed: int) -> Recipe:
+    """Return a recipe that starts elsewhere and, with a tree, couples columns otherwise."""
+    options = {**recipe.build, "seed": seed}
+    if options["tensor"] == "ht":
+        options["tree"] = "varied"
+    return replace(recipe, build=options, fit={**recipe.fit, "seed": seed})
+
+
+def _copula(width: int, rank: int, common: int, noise: float) -> Recipe:
+    options = {"tensor": "copula", "width": width, "rank": rank, "common": common}
+    return Recipe(options, _training(noise))
+
+
+def _tree(leaves: str, width: int, noise: float) -> Recipe:
+    return Recipe({"tensor": "ht", "leaves": leaves, "width": width}, _training(noise))
+
+
+def _training(noise: float) -> dict[str, Any]:
+    return {"noise": noise, "averaging": _AVERAGING, "max_steps": 100_000}
+
+
+def _within(number: int, low: int, high: int) -> int:
+    return max(low, min(number, high))

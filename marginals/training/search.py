@@ -1,0 +1,237 @@
+"""The default: several models of different families, chosen and mixed by validation."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import joblib
+import torch
+from torch import Tensor
+
+from marginals.model.density import Density
+from marginals.model.evidence import Evidence
+from marginals.model.mixture import Mixture
+from marginals.numerics import logsumexp
+from marginals.training.batches import Rows, make_rows, split
+from marginals.training.ensemble import Member, Recipe, fit_member, fit_members, mixture_weights
+from marginals.training.recipes import SECONDS, Effort, first_recipes, varied
+from marginals.training.result import FitError, FitResult
+
+# Tables so small are cross-validated: one held-out part would say little.
+_FEW_ROWS, _FOLDS = 2000, 5
+# Validation rows beyond this tell no more.
+_MOST_HELD = 20_000
+# Members with less weight are dropped.
+_LEAST = 0.01
+# Fits on a GPU at a time.
+_AT_ONCE = 4
+
+
+@final
+@dataclass(frozen=True)
+class Found:
+    """What a search found.
+
+    Args:
+        model: a mixture, or its only member.
+        members: for each model fitted, its recipe, weight (0 if dropped), score and cost.
+        score: the mean log value of validation rows under the mixture.
+        best: the result of the member with the most weight.
+        seconds: in all.
+    """
+
+    model: Density
+    members: tuple[dict[str, Any], ...]
+    score: float
+    best: FitResult
+    seconds: float
+
+
+def search(
+    data: Evidence,
+    held: Evidence | None = None,
+    *,
+    weight: Tensor | None = None,
+    effort: Effort = "fast",
+    seconds: float | None = None,
+    device: str = "cpu",
+    coupled: int = 0,
+    options: Mapping[str, Any] | None = None,
+    jobs: int | None = None,
+    seed: int = 0,
+) -> Found:
+    """Fit models of several families, then more of those that weigh most, and mix them.
+
+    Args:
+        data: rows to learn from.
+        held: rows to judge by; a random share of `data` if None. Small tables are then cut into
+            five parts, each of which judges the models fitted to the others.
+        weight: of the rows of `data`.
+        effort: how many models and seconds.
+        seconds: the most, instead of those of the effort.
+        device: where to fit.
+        coupled: the number of columns that copula components can couple.
+        options: of `marginals.build`, for all models.
+        jobs: processes on a CPU; None for all cores, or one for the effort "fast".
+        seed: of everything random.
+    """
+    run = _Search(seconds or SECONDS[effort], device, options or {}, jobs or _jobs(effort, device))
+    rows = make_rows(data, weight, "data")
+    recipes = first_recipes(len(rows), coupled, effort, device.startswith("cuda"))
+    recipes = [varied_seed(recipe, seed + i) for i, recipe in enumerate(recipes)]
+    if held is None and effort != "fast" and 2 * _FOLDS <= len(rows) < _FEW_ROWS:
+        return run.folded(rows, recipes, seed)
+    if held is None:
+        share = min(0.2 if len(rows) < _FEW_ROWS else 0.1, _MOST_HELD / len(rows))
+        rows, judges = split(rows, share, seed)
+        judges = rows if judges is None else judges
+    else:
+        judges = make_rows(held, None, "validation")
+    return run.in_rounds(rows, judges, recipes, effort, seed)
+
+
+def varied_seed(recipe: Recipe, seed: int) -> Recipe:
+    """Return the recipe with another seed."""
+    return replace(recipe, build={**recipe.build, "seed": seed}, fit={**recipe.fit, "seed": seed})
+
+
+class _Search:
+    """One run of `search`: its limits and where it works."""
+
+    def __init__(self, seconds: float, device: str, options: Mapping[str, Any], jobs: int) -> None:
+        self.seconds, self.device, self.options, self.jobs = seconds, device, options, jobs
+        self.started = time.monotonic()
+
+    def in_rounds(
+        self, rows: Rows, judges: Rows, recipes: Sequence[Recipe], effort: Effort, seed: int
+    ) -> Found:
+        """Fit one of each, then variants of those that weigh most while there is time."""
+        first_share = 1.0 if effort == "fast" else 0.5
+        members = self._fit_all([(r, rows, judges) for r in recipes], first_share * self.seconds)
+        found = [member for member in members if member is not None]
+        _check_any(found)
+        count = {"fast": 0, "balanced": len(recipes), "best": 2 * len(recipes)}[effort]
+        left = self.seconds - (time.monotonic() - self.started)
+        if count and left > 0.1 * self.seconds:
+            weights = mixture_weights(_scores(found), judges.weight)
+            chosen = _by_weight(found, weights, count)
+            variants = [varied(r, seed + 100 + i) for i, r in enumerate(chosen)]
+            more = self._fit_all([(r, rows, judges) for r in variants], 0.9 * left)
+            found += [member for member in more if member is not None]
+        groups = [[member] for member in found]
+        return self._mixed(groups, _scores(found), judges.weight)
+
+    def folded(self, rows: Rows, recipes: Sequence[Recipe], seed: int) -> Found:
+        """Fit each recipe to four fifths of the rows, five times; each row is judged once."""
+        generator = torch.Generator().manual_seed(seed)
+        parts = torch.randperm(len(rows), generator=generator).chunk(_FOLDS)
+        jobs = []
+        for recipe in recipes:
+            for i, part in enumerate(parts):
+                rest = torch.cat([other for j, other in enumerate(parts) if j != i])
+                jobs.append((recipe, rows.take(rest), rows.take(part)))
+        members = self._fit_all(jobs, 0.9 * self.seconds)
+        groups, columns = [], []
+        for i in range(len(recipes)):
+            group = members[i * _FOLDS : (i + 1) * _FOLDS]
+            if None not in group:
+                groups.append([member for member in group if member is not None])
+                columns.append(torch.cat([member.scores for member in groups[-1]]))
+        _check_any(groups)
+        order = torch.cat(list(parts))
+        return self._mixed(groups, torch.stack(columns, -1), rows.weight[order])
+
+    def _fit_all(
+        self, jobs: Sequence[tuple[Recipe, Rows, Rows]], seconds: float
+    ) -> list[Member | None]:
+        """Fit all of them within so many seconds, as many at a time as the machine allows."""
+        at_once = _AT_ONCE if self.device.startswith("cuda") else self.jobs
+        rounds = -(-len(jobs) // min(at_once, len(jobs)))
+        each = {"max_seconds": max(0.5, seconds / rounds)}
+        ready = [
+            (
+                replace(r, build={**r.build, **self.options}, fit={**r.fit, **each}),
+                train,
+                judges,
+            )
+            for r, train, judges in jobs
+        ]
+        if self.device.startswith("cuda") or self.jobs == 1 or len(jobs) == 1:
+            return fit_members(ready, self.device, at_once)
+        parallel = joblib.Parallel(n_jobs=self.jobs, inner_max_num_threads=1, backend="loky")
+        return list(parallel(joblib.delayed(fit_member)(*job, self.device) for job in ready))
+
+    def _mixed(self, groups: list[list[Member]], scores: Tensor, weight: Tensor) -> Found:
+        """Weigh groups of members by their scores (V, groups), and drop the weak ones."""
+        kept = list(range(len(groups)))
+        while True:
+            weights = mixture_weights(scores[:, kept], weight)
+            strong = [g for g, w in zip(kept, weights.tolist(), strict=True) if w >= _LEAST]
+            if len(strong) == len(kept):
+                break
+            kept = strong
+        share = dict(zip(kept, weights.tolist(), strict=True))
+        models, shares = [], []
+        for g in kept:
+            models += [member.model for member in groups[g]]
+            shares += [share[g] / len(groups[g])] * len(groups[g])
+        model = models[0] if len(models) == 1 else Mixture(models, shares)
+        value = logsumexp(scores[:, kept] + weights.log())
+        rows = weight.double().cpu()
+        best = groups[max(kept, key=share.__getitem__)][0].result
+        lines = [
+            _line(m, share.get(g, 0.0) / len(group))
+            for g, group in enumerate(groups)
+            for m in group
+        ]
+        return Found(
+            model.to(self.device),
+            tuple(lines),
+            float((value * rows).sum() / rows.sum()),
+            best,
+            time.monotonic() - self.started,
+        )
+
+
+def _line(member: Member, weight: float) -> dict[str, Any]:
+    return {
+        **{key: member.recipe.build[key] for key in _TOLD if key in member.recipe.build},
+        "noise": member.recipe.fit["noise"],
+        "weight": weight,
+        "score": -member.result.best_loss,
+        "steps": member.result.steps,
+        "seconds": member.result.seconds,
+    }
+
+
+_TOLD = ("tensor", "leaves", "width", "rank", "common", "tree", "seed")
+
+
+def _scores(members: Sequence[Member]) -> Tensor:
+    return torch.stack([member.scores for member in members], -1)
+
+
+def _by_weight(members: Sequence[Member], weights: Tensor, count: int) -> list[Recipe]:
+    """Return recipes to vary, each as often as its weight says, by the largest remainder."""
+    wanted = weights * count
+    chosen = []
+    for _ in range(count):
+        best = int(wanted.argmax())
+        chosen.append(members[best].recipe)
+        wanted[best] -= 1
+    return chosen
+
+
+def _check_any(found: Sequence[object]) -> None:
+    if not found:
+        raise FitError(
+            "Expected at least one model with a finite loss; got none. Look for columns of extreme "
+            "size, and declare bounds with Continuous(lower=, upper=)."
+        )
+
+
+def _jobs(effort: Effort, device: str) -> int:
+    if effort == "fast" or device.startswith("cuda"):
+        return 1
+    return int(joblib.effective_n_jobs(-1))
