@@ -33,7 +33,8 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
     `max_steps` below), one model with these options is fitted instead.
 
     Args:
-        effort: "fast" (at most 15 seconds), "balanced" (50, on all cores) or "best" (500).
+        effort: "fast" (15 seconds of training, 10 on a GPU), "balanced" (50 on all cores, 30 on a
+            GPU) or "best" (500 and 120).
         tensor: of a single model: "ht", "copula", "mera", "cp" or "full"; see `marginals.build`.
         width: the number of components; None chooses by the number of rows.
         leaves: "normal" or "logistic" on a learned scale of each column, or "neural", a network

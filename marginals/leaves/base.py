@@ -25,6 +25,8 @@ class Cells:
         intervals: positions of the columns that may hold an interval.
         sets: by position, a mask (B, C) or (1, C) of allowed categories.
         complete: a promise that every cell is exact.
+        patterns: a promise that there is no interval, and that each row knows one of these sets of
+            positions; empty if nothing is promised.
     """
 
     lower: Tensor
@@ -32,6 +34,7 @@ class Cells:
     intervals: tuple[int, ...] = ()
     sets: tuple[tuple[int, Tensor], ...] = ()
     complete: bool = False
+    patterns: tuple[tuple[int, ...], ...] = ()
 
     def take(self, positions: Sequence[int]) -> "Cells":
         """Return the cells of some columns."""
@@ -42,7 +45,8 @@ class Cells:
         place = {p: i for i, p in enumerate(positions)}
         intervals = tuple(place[p] for p in self.intervals if p in place)
         sets = tuple((place[p], mask) for p, mask in self.sets if p in place)
-        return Cells(lower, upper, intervals, sets, self.complete)
+        patterns = tuple(tuple(place[p] for p in known if p in place) for known in self.patterns)
+        return Cells(lower, upper, intervals, sets, self.complete, patterns)
 
 
 @dataclass(frozen=True)

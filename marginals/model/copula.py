@@ -19,12 +19,16 @@ from marginals.model.univariate import LeafMixtures, Univariates
 from marginals.numerics import (
     draw_many,
     factors,
+    index_of,
     log_normal_density,
     logsumexp,
     select,
     sum_of_others,
 )
 from marginals.tensors.couplings import Couplings
+
+# Beyond, a matrix of columns by columns for each component costs more than the factors do.
+_DENSE_COLUMNS = 64
 
 
 class _Values(NamedTuple):
@@ -155,16 +159,45 @@ class CopulaDensity(Density):
         )
         if not tied:
             return _Values(apart, like.new_zeros(rows, width))
-        scored = self._tie(evidence.cells(tied), tied)
-        return _Values(apart, self._log_tied(scored))
+        cells = evidence.cells(tied)
+        if cells.complete and len(tied) <= _DENSE_COLUMNS:
+            return _Values(apart, self._log_complete(cells.upper, tied))
+        if cells.patterns and len(tied) <= _DENSE_COLUMNS:
+            return _Values(apart, self._log_patterns(cells, tied))
+        return _Values(apart, self._log_tied(self._tie(cells, tied)))
+
+    def _log_complete(self, x: Tensor, columns: Sequence[int]) -> Tensor:
+        """Return the log value of coupled cells (n, B) that are all exact, (B, K)."""
+        own = [self.coupled.index(c) for c in columns]
+        y, log_slope = self._family.scale(x, own)
+        loadings, unique = self.couplings.loadings()
+        value = factors.log_density_of_rows(
+            y.T,
+            self._family.locations(own).T,
+            self._family.log_scales(own).T,
+            select(loadings, own, 1),
+            select(unique, own, 1),
+        )
+        return value + log_slope.sum(0)[:, None]
+
+    def _log_patterns(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+        """Return the log value of coupled cells with few patterns of gaps, (B, K)."""
+        seen = ~cells.upper.isnan()  # (n, B)
+        value = self.couplings.raw.new_zeros(cells.upper.shape[1], len(self.couplings.raw))
+        for known in set(cells.patterns):
+            if known:
+                bits = index_of([int(i in known) for i in range(len(columns))], seen.device)
+                match = (seen == bits.bool()[:, None]).all(0)
+                # Rows of other patterns give numbers that are not used.
+                part = self._log_complete(select(cells.upper, known), [columns[i] for i in known])
+                value = torch.where(match[:, None], part, value)
+        return value
 
     def _tie(self, cells: Cells, columns: Sequence[int]) -> Tied:
         """Bring coupled cells onto the scale of their components' scores."""
         own = [self.coupled.index(c) for c in columns]
         family = self._family
         exact = cells.lower == cells.upper  # (n, B)
-        if cells.complete:
-            exact = exact.new_ones(len(columns), 1)  # one pattern for all rows, promised
         y, log_slope = family.scale(torch.where(exact, cells.upper, torch.nan), own)
         location, log_scale = family.locations(own), family.log_scales(own)  # (n, K)
         z = standardise(y[..., None], location[:, None], log_scale.exp()[:, None])  # (n, B, K)

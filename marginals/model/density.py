@@ -64,7 +64,7 @@ class Density(nn.Module, ABC):
     def log_value(self, evidence: Any) -> Tensor:
         """Return the log density of the exact cells and probability of the others, (B,)."""
         # A column that is missing everywhere is one not asked about: the same sums, to the bit.
-        evidence = self.checked(evidence).known()
+        evidence = self.checked(evidence).known().promised()
         return in_batches(self.contract, evidence, self.rows_at_once())
 
     def logpdf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:

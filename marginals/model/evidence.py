@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, SupportsFloat, final
 
@@ -28,7 +28,9 @@ class Evidence:
         lower, upper: (B, n). `upper is lower` promises that there is no interval.
         sets: by column, a mask (B, C) or (1, C) of the categories allowed.
         intervals: the columns that may hold an interval.
-        complete: a promise that every cell is exact, made for training data.
+        complete: a promise that every cell is exact.
+        patterns: a promise that there is no interval, and that each row knows one of these sets of
+            columns, made for training data; empty if nothing is promised.
 
     >>> Evidence.exact(torch.tensor([[1.0, torch.nan]]))
     Evidence(1 row: column 0 exact, column 1 missing)
@@ -40,6 +42,7 @@ class Evidence:
     sets: Mapping[int, Tensor] = field(default_factory=dict)
     intervals: frozenset[int] = frozenset()
     complete: bool = False
+    patterns: tuple[tuple[int, ...], ...] = ()
 
     # Building ---------------------------------------------------------------------------------
 
@@ -163,7 +166,8 @@ class Evidence:
         lower = self.lower[index]
         upper = lower if self.upper is self.lower else self.upper[index]
         sets = {c: mask if len(mask) == 1 else mask[index] for c, mask in self.sets.items()}
-        return Evidence(self.columns, lower, upper, sets, self.intervals, self.complete)
+        known = (self.intervals, self.complete, self.patterns)
+        return Evidence(self.columns, lower, upper, sets, *known)
 
     def batches(self, size: int) -> Iterator["Evidence"]:
         """Cut into batches of rows; no rows are one empty batch."""
@@ -193,6 +197,24 @@ class Evidence:
         upper = self.upper[:, index] if intervals else lower
         return Evidence(tuple(keep), lower, upper, self.sets, intervals)
 
+    def promised(self) -> "Evidence":
+        """Promise that every cell is exact, if that is so."""
+        if self.complete or self.sets or self.upper is not self.lower or not self.columns:
+            return self
+        if bool(self.lower.isnan().any()):
+            return self
+        return replace(self, complete=True)
+
+    def with_patterns(self, most: int) -> "Evidence":
+        """Promise the patterns of known cells, if there are few and no intervals or sets."""
+        if self.sets or self.upper is not self.lower or not self.columns:
+            return self
+        found = torch.unique(~self.lower.isnan(), dim=0)
+        if len(found) > most:
+            return self
+        known = [[c for c, seen in zip(self.columns, row, strict=True) if seen] for row in found]
+        return replace(self, patterns=tuple(map(tuple, known)))
+
     def renamed(self, names: Sequence[int]) -> "Evidence":
         """Call column c `names[c]`."""
         sets = {names[c]: mask for c, mask in self.sets.items()}
@@ -216,7 +238,8 @@ class Evidence:
         intervals = tuple(sorted(order[c] for c in self.intervals if c in order))
         sets = tuple((order[c], mask) for c, mask in self.sets.items() if c in order)
         complete = self.complete and set(columns) <= set(self.columns)
-        return Cells(lower, upper, intervals, sets, complete)
+        patterns = tuple(tuple(order[c] for c in p if c in order) for p in self.patterns)
+        return Cells(lower, upper, intervals, sets, complete, patterns)
 
     def _arranged(self, bounds: Tensor, columns: Sequence[int], place: Mapping[int, int]) -> Tensor:
         if list(columns) == list(self.columns):

@@ -78,17 +78,46 @@ def _dense_log_density(scores: Tensor, loadings: Tensor, unique: Tensor, pattern
     column that is not observed becomes one that is independent and at its mean.
     """
     seen = pattern[0]
-    both = (seen[:, None] & seen).to(loadings.dtype)
-    own = torch.where(seen, unique, 1.0).double()
-    covariance = (exact_matmul(loadings.double(), loadings.double().mT) * both) + own.diag_embed()
-    cholesky, _ = torch.linalg.cholesky_ex(covariance, check_errors=not is_host_free())
-    eye = torch.eye(len(seen), dtype=torch.float64, device=scores.device)
-    inverse = torch.linalg.solve_triangular(cholesky, eye.expand_as(cholesky), upper=False)
+    free = torch.where(seen[:, None], loadings.double(), 0.0)
+    cholesky, inverse = _whitening(free, torch.where(seen, unique, 1.0).double())
     known = torch.where(seen, scores, 0.0).transpose(0, 1)  # (K, B, J)
     white = exact_matmul(known, inverse.mT.to(scores.dtype))
     log_scale = cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)  # (K,)
     log_scale = log_scale + 0.5 * math.log(2 * math.pi) * seen.sum()
     return (-0.5 * white.square().sum(-1) - log_scale.to(scores.dtype)[:, None]).T
+
+
+def log_density_of_rows(
+    y: Tensor, location: Tensor, log_scale: Tensor, loadings: Tensor, unique: Tensor
+) -> Tensor:
+    r"""Compute :math:`\log N(y; m_k, S_k R_k S_k)` of complete rows y (B, J), (B, K).
+
+    Location and scale (K, J) of the components go into the whitening matrix, so that one product
+    with y serves all of them and no (B, K, J) tensor but its result is made.
+
+    >>> L = torch.tensor([[[0.6], [0.8]]]); zero = torch.zeros(1, 2)
+    >>> log_density_of_rows(torch.zeros(3, 2), zero, zero, L, 1 - L.square().sum(-1)).shape
+    torch.Size([3, 1])
+    """
+    cholesky, inverse = _whitening(loadings.double(), unique.double())
+    width, columns = location.shape
+    matrix = inverse / log_scale.double().exp()[:, None]  # (K, J, J)
+    shift = (matrix @ location.double()[..., None]).squeeze(-1)  # (K, J)
+    # The shift rides along as one more column, of ones.
+    both = torch.cat([matrix, -shift[..., None]], -1).to(y.dtype).reshape(-1, columns + 1)
+    ones = torch.cat([y, torch.ones_like(y[:, :1])], 1)
+    white = exact_matmul(ones[None], both.mT[None])[0].view(len(y), width, columns)
+    log_det = cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1) + log_scale.double().sum(-1)
+    log_det = log_det + 0.5 * columns * math.log(2 * math.pi)
+    return -0.5 * white.square().sum(-1) - log_det.to(y.dtype)
+
+
+def _whitening(loadings: Tensor, unique: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the Cholesky factors C of R = L L^T + d and their inverses, (K, J, J)."""
+    covariance = exact_matmul(loadings, loadings.mT) + unique.diag_embed()
+    cholesky, _ = torch.linalg.cholesky_ex(covariance, check_errors=not is_host_free())
+    eye = torch.eye(unique.shape[1], dtype=unique.dtype, device=unique.device)
+    return cholesky, torch.linalg.solve_triangular(cholesky, eye.expand_as(cholesky), upper=False)
 
 
 def posterior_of_factors(

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from marginals.model.evidence import Evidence
 
+# Patterns of gaps that are told apart in a recorded step, each at the cost of a complete one.
+_MOST_PATTERNS = 4
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -30,9 +33,10 @@ def make_rows(evidence: Evidence, weight: Tensor | None, name: str) -> Rows:
     """Pair evidence with its weights, one by default; rows of weight zero are left out."""
     if len(evidence) == 0:
         raise ValueError(f"Expected `{name}` to have at least one row; got none.")
-    exact = bool((evidence.lower == evidence.upper).all())
-    if exact and not evidence.sets:
-        evidence = dataclasses.replace(evidence, upper=evidence.lower, complete=True)
+    if bool(((evidence.lower == evidence.upper) | evidence.lower.isnan()).all()):
+        evidence = dataclasses.replace(evidence, upper=evidence.lower, intervals=frozenset())
+    evidence = evidence.promised()
+    evidence = evidence if evidence.complete else evidence.with_patterns(_MOST_PATTERNS)
     if weight is None:
         return Rows(evidence, evidence.lower.new_ones(len(evidence)))
     weight = torch.as_tensor(weight, device=evidence.lower.device, dtype=torch.float64)

@@ -33,6 +33,17 @@ class Recipe:
 
 @final
 @dataclass(frozen=True)
+class Job:
+    """A member to be fitted: to rows, judged by others, and from a model to go on with if any."""
+
+    recipe: Recipe
+    train: Rows
+    judges: Rows
+    model: Density | None = None
+
+
+@final
+@dataclass(frozen=True)
 class Member:
     """A fitted member: the model, how its fit went, and its scores of the validation rows (V,)."""
 
@@ -42,9 +53,11 @@ class Member:
     scores: Tensor
 
 
-def fit_member(recipe: Recipe, train: Rows, judges: Rows, device: str) -> Member | None:
+def fit_member(job: Job, device: str) -> Member | None:
     """Fit one member; None if its loss did not stay finite."""
-    model = build(train.evidence, **recipe.build).to(device)
+    recipe, train, judges = job.recipe, job.train, job.judges
+    model = job.model or build(train.evidence, **recipe.build)
+    model = model.to(device)
     try:
         result = fit(
             model,
@@ -61,19 +74,17 @@ def fit_member(recipe: Recipe, train: Rows, judges: Rows, device: str) -> Member
     return Member(recipe, model, result, scores)
 
 
-def fit_members(
-    jobs: Sequence[tuple[Recipe, Rows, Rows]], device: str, at_once: int = 1
-) -> list[Member | None]:
+def fit_members(jobs: Sequence[Job], device: str, at_once: int = 1) -> list[Member | None]:
     """Fit members one after the other, or on a GPU several at a time, each on its own stream."""
     if not device.startswith("cuda") or at_once == 1:
-        return [fit_member(*job, device) for job in jobs]
+        return [fit_member(job, device) for job in jobs]
     warm_up(device)
 
-    def work(job: tuple[Recipe, Rows, Rows]) -> Member | None:
+    def work(job: Job) -> Member | None:
         stream = _stream_of_thread()
         stream.wait_stream(torch.cuda.default_stream())
         with torch.cuda.stream(stream):
-            member = fit_member(*job, device)
+            member = fit_member(job, device)
         stream.synchronize()
         return member
 

@@ -54,7 +54,7 @@ class GraphedStep:
         known, own = batch.evidence, self.buffer.evidence
         return (
             known.lower.shape == own.lower.shape
-            and known.complete == own.complete
+            and (known.complete, known.patterns) == (own.complete, own.patterns)
             and known.intervals == own.intervals
             and not known.sets
         )

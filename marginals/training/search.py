@@ -14,7 +14,14 @@ from marginals.model.evidence import Evidence
 from marginals.model.mixture import Mixture
 from marginals.numerics import logsumexp
 from marginals.training.batches import Rows, make_rows, split
-from marginals.training.ensemble import Member, Recipe, fit_member, fit_members, mixture_weights
+from marginals.training.ensemble import (
+    Job,
+    Member,
+    Recipe,
+    fit_member,
+    fit_members,
+    mixture_weights,
+)
 from marginals.training.recipes import SECONDS, Effort, first_recipes, varied
 from marginals.training.result import FitError, FitResult
 
@@ -76,9 +83,11 @@ def search(
         jobs: processes on a CPU; None for all cores, or one for the effort "fast".
         seed: of everything random.
     """
-    run = _Search(seconds or SECONDS[effort], device, options or {}, jobs or _jobs(effort, device))
+    gpu = device.startswith("cuda")
+    limit = SECONDS[effort][gpu] if seconds is None else seconds
+    run = _Search(limit, device, options or {}, jobs or _jobs(effort, device))
     rows = make_rows(data, weight, "data")
-    recipes = first_recipes(len(rows), coupled, effort, device.startswith("cuda"))
+    recipes = first_recipes(len(rows), coupled, effort, gpu)
     recipes = [varied_seed(recipe, seed + i) for i, recipe in enumerate(recipes)]
     if held is None and effort != "fast" and 2 * _FOLDS <= len(rows) < _FEW_ROWS:
         return run.folded(rows, recipes, seed)
@@ -106,21 +115,36 @@ class _Search:
     def in_rounds(
         self, rows: Rows, judges: Rows, recipes: Sequence[Recipe], effort: Effort, seed: int
     ) -> Found:
-        """Fit one of each, then variants of those that weigh most while there is time."""
-        first_share = 1.0 if effort == "fast" else 0.5
-        members = self._fit_all([(r, rows, judges) for r in recipes], first_share * self.seconds)
-        found = [member for member in members if member is not None]
-        _check_any(found)
-        count = {"fast": 0, "balanced": len(recipes), "best": 2 * len(recipes)}[effort]
-        left = self.seconds - (time.monotonic() - self.started)
-        if count and left > 0.1 * self.seconds:
-            weights = mixture_weights(_scores(found), judges.weight)
-            chosen = _by_weight(found, weights, count)
-            variants = [varied(r, seed + 100 + i) for i, r in enumerate(chosen)]
-            more = self._fit_all([(r, rows, judges) for r in variants], 0.9 * left)
-            found += [member for member in more if member is not None]
-        groups = [[member] for member in found]
-        return self._mixed(groups, _scores(found), judges.weight)
+        """Fit one of each; then go on with those that weigh most, or fit more like them."""
+        shares = {"fast": (0.95,), "balanced": (0.35, 0.6), "best": (0.2, 0.35, 0.4)}[effort]
+        jobs = [Job(recipe, rows, judges) for recipe in recipes]
+        members: list[Member] = []
+        for turn, share in enumerate(shares):
+            if turn:
+                jobs = self._next_jobs(members, rows, judges, seed + 100 * turn)
+            fitted = self._fit_all(jobs, share * self.seconds)
+            for job, member in zip(jobs, fitted, strict=True):
+                if member is not None:  # one that went on takes the place of what it was
+                    members = [m for m in members if m.model is not job.model]
+                    members.append(member)
+            _check_any(members)
+        return self._mixed([[member] for member in members], _scores(members), judges.weight)
+
+    def _next_jobs(
+        self, members: Sequence[Member], rows: Rows, judges: Rows, seed: int
+    ) -> list[Job]:
+        """Go on with members that ran out of time; of those that did not, fit variants."""
+        weights = mixture_weights(_scores(members), judges.weight)
+        count = 2 * _AT_ONCE if self.device.startswith("cuda") else max(2, self.jobs)
+        jobs, open_ = [], {i for i, m in enumerate(members) if m.result.stopped == "max_seconds"}
+        for number, i in enumerate(_by_weight(weights, count)):
+            member = members[i]
+            if i in open_:
+                open_.remove(i)
+                jobs.append(Job(member.recipe, rows, judges, member.model))
+            else:
+                jobs.append(Job(varied(member.recipe, seed + number), rows, judges))
+        return jobs
 
     def folded(self, rows: Rows, recipes: Sequence[Recipe], seed: int) -> Found:
         """Fit each recipe to four fifths of the rows, five times; each row is judged once."""
@@ -130,7 +154,7 @@ class _Search:
         for recipe in recipes:
             for i, part in enumerate(parts):
                 rest = torch.cat([other for j, other in enumerate(parts) if j != i])
-                jobs.append((recipe, rows.take(rest), rows.take(part)))
+                jobs.append(Job(recipe, rows.take(rest), rows.take(part)))
         members = self._fit_all(jobs, 0.9 * self.seconds)
         groups, columns = [], []
         for i in range(len(recipes)):
@@ -142,25 +166,26 @@ class _Search:
         order = torch.cat(list(parts))
         return self._mixed(groups, torch.stack(columns, -1), rows.weight[order])
 
-    def _fit_all(
-        self, jobs: Sequence[tuple[Recipe, Rows, Rows]], seconds: float
-    ) -> list[Member | None]:
+    def _fit_all(self, jobs: Sequence[Job], seconds: float) -> list[Member | None]:
         """Fit all of them within so many seconds, as many at a time as the machine allows."""
         at_once = _AT_ONCE if self.device.startswith("cuda") else self.jobs
         rounds = -(-len(jobs) // min(at_once, len(jobs)))
         each = {"max_seconds": max(0.5, seconds / rounds)}
         ready = [
-            (
-                replace(r, build={**r.build, **self.options}, fit={**r.fit, **each}),
-                train,
-                judges,
+            replace(
+                job,
+                recipe=replace(
+                    job.recipe,
+                    build={**job.recipe.build, **self.options},
+                    fit={**job.recipe.fit, **each},
+                ),
             )
-            for r, train, judges in jobs
+            for job in jobs
         ]
         if self.device.startswith("cuda") or self.jobs == 1 or len(jobs) == 1:
             return fit_members(ready, self.device, at_once)
         parallel = joblib.Parallel(n_jobs=self.jobs, inner_max_num_threads=1, backend="loky")
-        return list(parallel(joblib.delayed(fit_member)(*job, self.device) for job in ready))
+        return list(parallel(joblib.delayed(fit_member)(job, self.device) for job in ready))
 
     def _mixed(self, groups: list[list[Member]], scores: Tensor, weight: Tensor) -> Found:
         """Weigh groups of members by their scores (V, groups), and drop the weak ones."""
@@ -212,13 +237,13 @@ def _scores(members: Sequence[Member]) -> Tensor:
     return torch.stack([member.scores for member in members], -1)
 
 
-def _by_weight(members: Sequence[Member], weights: Tensor, count: int) -> list[Recipe]:
-    """Return recipes to vary, each as often as its weight says, by the largest remainder."""
+def _by_weight(weights: Tensor, count: int) -> list[int]:
+    """Return members to go on with, each as often as its weight says, by the largest remainder."""
     wanted = weights * count
     chosen = []
     for _ in range(count):
         best = int(wanted.argmax())
-        chosen.append(members[best].recipe)
+        chosen.append(best)
         wanted[best] -= 1
     return chosen
 

@@ -334,7 +334,7 @@ def _(kinds: Kinds) -> Density:
 
 @register("copula, one column", [None])
 def _(kinds: Kinds) -> Density:
-    return generic_copula(kinds, 3, 1, 0)
+    return generic_copula(kinds, 3, 0, 0)  # there is nothing to couple
 
 
 @register("copula, 2 columns", [None] * 2)

@@ -216,3 +216,19 @@ def test_wrong_parts() -> None:
     leaves = Leaves([generic_shared(2, 3, "normal")], [(0, 1)])
     with pytest.raises(ValueError, match="`couplings`"):
         CopulaDensity(leaves, Couplings(2, 4))
+
+
+def test_promised_patterns_change_nothing() -> None:
+    model = generic_copula([None] * 4, 3, 1, 1)
+    x = rows_of(model, 30)
+    x[:10, 1] = torch.nan
+    x[10:15] = torch.nan
+    plain = model.contract(Evidence.exact(x))
+    promised = Evidence.exact(x).with_patterns(4)
+    assert len(promised.patterns) == 3
+    assert_close(model.contract(promised), plain)
+    assert_close(model.contract(promised.rows(slice(5, 20))), plain[5:20])
+    assert Evidence.exact(x).with_patterns(2).patterns == ()
+    complete = Evidence.exact(x[15:]).promised()
+    assert complete.complete
+    assert_close(model.contract(complete), plain[15:])

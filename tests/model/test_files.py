@@ -12,9 +12,9 @@ from torch import nn
 
 from marginals import storage
 from marginals.leaves import CategoricalLeaves, Leaves, NeuralLeaves
+from marginals.model.copula import CopulaDensity
 from marginals.model.density import Density
 from marginals.model.evidence import Evidence
-from marginals.model.copula import CopulaDensity
 from marginals.model.files import (
     DENSITIES,
     TENSORS,
