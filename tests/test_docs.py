@@ -13,10 +13,17 @@ from typer.testing import CliRunner
 from marginals.cli import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / "README.md", ROOT / "benchmarks" / "README.md"),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the blocks of a page in order, Python in one namespace, in an empty folder."""
     monkeypatch.chdir(tmp_path)
@@ -40,7 +47,7 @@ def run_commands(snippet: str) -> None:
             assert done.exit_code == 0, f"{line}\n{done.output}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
     prose = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.S)
     for target in re.findall(r"\]\(([^)#]+)", prose):

@@ -15,6 +15,7 @@ from marginals.answers import asked
 from marginals.answers.dependence import Dependence
 from marginals.answers.imputation import Imputation, mean_values
 from marginals.answers.moments import moments
+from marginals.answers.surprise import surprise
 from marginals.model import Density, Evidence
 from marginals.table import Categorical, Column, Schema, decode, decode_column
 from marginals.table.dtypes import family, unit
@@ -201,6 +202,10 @@ class TableDensity(Dependence):
         if not 0 < level < 1:
             raise ValueError(f"Expected `level` to lie between 0 and 1; got {level}.")
         return Imputation(*self._parts(), x).intervals(level)
+
+    def surprise(self, x: Any) -> pd.DataFrame:
+        """Return each cell's -log p(cell | the row's other cells), in nats; NaN where missing."""
+        return surprise(*self._parts(), x)
 
     # Parts ------------------------------------------------------------------------------------
 

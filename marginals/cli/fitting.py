@@ -39,6 +39,12 @@ Rows = Annotated[
     int,
     typer.Option("--rows", min=1, help="The most rows to learn from: of more, a random sample."),
 ]
+Effort = Annotated[
+    str,
+    typer.Option(
+        "--effort", help="fast, balanced or best: how long to look for models; see the guide."
+    ),
+]
 Width = Annotated[int | None, typer.Option("--width", min=1, help="Components of the model.")]
 
 Settings = Annotated[
@@ -54,7 +60,7 @@ def add(app: typer.Typer) -> None:
     command(
         app,
         "marginals fit data.csv -o model.mdma",
-        "marginals fit data.csv -o model.mdma --ignore id --max-seconds 60",
+        "marginals fit data.csv -o model.mdma --ignore id --effort balanced",
         "marginals fit data.csv -o model.mdma -c age=integer -c 'city=categorical' "
         "-c 'price=continuous(lower=0, resolution=0.01)'",
         "marginals fit train.parquet -o model.mdma --validation valid.parquet --width 64",
@@ -70,6 +76,7 @@ def fit(
     columns: Columns = None,
     ignore: Ignore = None,
     validation: Validation = None,
+    effort: Effort = "fast",
     seed: options.Seed = 0,
     max_seconds: Seconds = None,
     rows: Rows = 1_000_000,
@@ -85,7 +92,7 @@ def fit(
     """
     kinds = dict(parse_spec(text) for text in columns or [])
     _check_target(output)
-    model = _estimator(kinds, width, max_seconds, seed, settings or [])
+    model = _estimator(kinds, effort, width, max_seconds, seed, settings or [])
     found = _sampled(data, rows, seed, format, kinds, ignore or [])
     frame = _without(found.frame, ignore or [])
     model.set_params(columns=_with_categories(found, kinds, ignore or []) or None)
@@ -125,7 +132,7 @@ def info(model: options.Model, json: options.Json = False) -> None:
     ]
     facts = {
         "model": type(fitted).__name__,
-        "family": f"{type(fitted.module_).__name__} ({fitted.tensor})",
+        "family": _family(fitted),
         "parameters": sum(p.numel() for p in fitted.module_.parameters()),
         **training_of(fitted),
     }
@@ -154,6 +161,7 @@ def training_of(model: Any) -> dict[str, Any]:
 
 def _estimator(
     kinds: dict[str, Any],
+    effort: str,
     width: int | None,
     max_seconds: float | None,
     seed: int,
@@ -161,8 +169,9 @@ def _estimator(
 ) -> Any:
     from marginals.estimator import MDMA
 
-    model = MDMA(columns=kinds or None, width=width, max_seconds=max_seconds, random_state=seed)
-    known = set(model.get_params()) - {"columns", "random_state", "width", "max_seconds"}
+    told: dict[str, Any] = {"columns": kinds or None, "effort": effort, "width": width}
+    model = MDMA(**told, max_seconds=max_seconds, random_state=seed)
+    known = set(model.get_params()) - {*told, "random_state", "max_seconds"}
     for text in settings:
         name, value = parse_setting(text)
         if name not in known:
@@ -172,6 +181,13 @@ def _estimator(
             )
         model.set_params(**{name: value})
     return model
+
+
+def _family(model: Any) -> str:
+    """Name the model: a mixture by how many of each family it holds."""
+    kept = [member["tensor"] for member in model.members_ if member["weight"] > 0]
+    counts = ", ".join(f"{kept.count(name)} {name}" for name in dict.fromkeys(kept))
+    return f"{type(model.module_).__name__} ({counts or model.tensor or 'ht'})"
 
 
 def _text(kinds: dict[str, Any]) -> dict[str, Any]:

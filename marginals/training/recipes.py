@@ -16,7 +16,7 @@ SECONDS: dict[str, tuple[float, float]] = {
     "balanced": (50.0, 30.0),
     "best": (500.0, 120.0),
 }
-# Decay of the weights' average; worth 0.1 nats on small tables, and never a loss.
+# Decay of the average of weights: a gain in six of nine comparisons, see docs/likelihood.md.
 _AVERAGING = 0.99
 # From here on fine structure, as of sensors, is worth many narrow components.
 _MANY = 8000

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from marginals import Density, Evidence, FitConfig, fit
+from marginals import Density, Evidence, FitConfig, build, fit
 from marginals.training.batches import make_rows
 from marginals.training.fit import _Fit
 from tests.training.helpers import boxes, loss_of, losses, rows, same, small, weights
@@ -83,3 +83,17 @@ def test_the_device_learns_what_the_cpu_learns() -> None:
     for model in (on_cpu, on_gpu):
         fit(model, x, **settings)
     assert loss_of(on_gpu, x) == pytest.approx(loss_of(on_cpu, x), rel=1e-6)
+
+
+@pytest.mark.parametrize("tensor", ["ht", "copula"])
+def test_recorded_steps_are_the_same_steps(tensor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(200, 3, device="cuda", dtype=torch.float32)
+    x[::3, 1] = torch.nan
+    found = []
+    for recorded in (True, False):
+        model = build(x, tensor=tensor, width=4, seed=0)
+        if not recorded:
+            monkeypatch.setattr(_Fit, "_use_graph", lambda self, batch: False)
+        result = fit(model, x, max_steps=40, batch_size=50, evaluate_every=10, noise=0.01)
+        found.append([record.validation_loss for record in result.history])
+    assert found[0] == pytest.approx(found[1], abs=1e-3)

@@ -1,0 +1,139 @@
+"""The default: members of several families, weighed by validation, as one model."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from marginals import Evidence, Mixture
+from marginals.model.copula import CopulaDensity
+from marginals.model.tensor_density import TensorDensity
+from marginals.training.batches import make_rows
+from marginals.training.ensemble import Job, Recipe, fit_member, mixture_weights
+from marginals.training.recipes import SECONDS, first_recipes, varied
+from marginals.training.search import _by_weight, search
+
+
+def rows(count: int = 300) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(count, 3, generator=generator)
+    x[:, 1] = x[:, 0] + 0.3 * x[:, 1]
+    x[count // 2 :, 2] += 4
+    return x
+
+
+# Weights --------------------------------------------------------------------------------------
+
+
+def test_weights_maximise_the_validation_likelihood() -> None:
+    scores = torch.randn(200, 3) * 2
+    weights = mixture_weights(scores, steps=2000)
+    assert float(weights.sum()) == pytest.approx(1)
+    best = (scores + weights.log()).logsumexp(-1).mean()
+    for _ in range(50):
+        other = (weights + 0.05 * torch.rand(3)).clamp_min(1e-9)
+        other = other / other.sum()
+        assert (scores + other.log()).logsumexp(-1).mean() <= best + 1e-6
+
+
+def test_weights_count_rows_by_their_weight() -> None:
+    scores = torch.tensor([[0.0, -50.0], [-50.0, 0.0]])
+    assert_close(mixture_weights(scores, torch.tensor([3.0, 1.0])), torch.tensor([0.75, 0.25]))
+
+
+def test_a_useless_member_gets_no_weight() -> None:
+    good = torch.randn(100)
+    weights = mixture_weights(torch.stack([good, good - 10], -1))
+    assert float(weights[1]) < 1e-3
+
+
+def test_members_are_chosen_by_weight() -> None:
+    assert _by_weight(torch.tensor([0.7, 0.3]), 3) == [0, 0, 1]
+    assert _by_weight(torch.tensor([1.0, 0.0]), 2) == [0, 0]
+
+
+# Recipes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 10, 100, 1500, 5000, 20_000, 10**6])
+@pytest.mark.parametrize("gpu", [False, True])
+def test_recipes_fit_the_table(count: int, gpu: bool) -> None:
+    for effort in ("fast", "balanced", "best"):
+        for coupled in (0, 1, 2, 40):
+            found = first_recipes(count, coupled, effort, gpu)
+            assert found
+            assert all(recipe.build["width"] >= 1 for recipe in found)
+            if coupled < 2:
+                assert {recipe.build["tensor"] for recipe in found} == {"ht"}
+    assert SECONDS["fast"] < SECONDS["balanced"] < SECONDS["best"]
+
+
+def test_variants_differ_in_seed_and_tree() -> None:
+    recipe = Recipe({"tensor": "ht", "width": 4}, {"noise": 0.0})
+    other = varied(recipe, 7)
+    assert (other.build["seed"], other.build["tree"], other.fit["seed"]) == (7, "varied", 7)
+    assert recipe.build == {"tensor": "ht", "width": 4}
+
+
+# The search -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("effort", ["fast", "balanced"])
+def test_a_search_finds_one_model(effort: str) -> None:
+    x = rows()
+    found = search(Evidence.exact(x), effort=effort, seconds=2.0, coupled=3, jobs=1)
+    weights = [line["weight"] for line in found.members]
+    assert sum(weights) == pytest.approx(1)
+    assert all(w == 0 or w > 0.001 for w in weights)
+    kinds = {type(m) for m in found.model.modules()}
+    assert kinds & {CopulaDensity, TensorDensity}
+    with torch.no_grad():
+        assert bool(found.model.logpdf(x).isfinite().all())
+    assert math.isfinite(found.score)
+
+
+def test_given_validation_rows_judge() -> None:
+    x = rows()
+    held = Evidence.exact(rows(60).flip(0))
+    found = search(Evidence.exact(x), held, effort="fast", seconds=1.0, coupled=3)
+    with torch.no_grad():
+        assert found.score == pytest.approx(float(found.model.log_value(held).mean()), abs=1e-3)
+
+
+def test_rounds_go_on_with_what_weighs_most() -> None:
+    x = rows(2500)
+    found = search(Evidence.exact(x), effort="balanced", seconds=3.0, coupled=3, jobs=1)
+    assert len(found.members) >= 4
+
+
+def test_small_tables_are_judged_by_every_row() -> None:
+    x = rows(60)
+    found = search(Evidence.exact(x), effort="balanced", seconds=3.0, coupled=3, jobs=1)
+    assert isinstance(found.model, Mixture)
+    assert len(found.members) % 5 == 0
+
+
+def test_columns_of_every_kind() -> None:
+    x = rows(120)
+    x[:, 2] = (x[:, 2] > 2).double()
+    x[::4, 0] = 0.0
+    x[::7, 1] = torch.nan
+    options = {"categories": {2: 2}, "atoms": {0: (0.0,)}}
+    found = search(Evidence.exact(x), effort="fast", seconds=1.0, coupled=1, options=options)
+    assert found.model.categories == (None, None, 2)
+    assert found.model.atoms == {0: (0.0,)}
+
+
+def test_processes_give_members_back() -> None:
+    x = rows(100)
+    found = search(Evidence.exact(x), effort="balanced", seconds=2.0, coupled=3, jobs=2)
+    with torch.no_grad():
+        assert bool(found.model.logpdf(x).isfinite().all())
+
+
+def test_a_member_that_fails_is_left_out() -> None:
+    x = rows(50)
+    part = make_rows(Evidence.exact(x), None, "data")
+    recipe = Recipe({"tensor": "cp", "width": 2}, {"max_steps": 30, "learning_rate": 1e30})
+    assert fit_member(Job(recipe, part, part), "cpu") is None
