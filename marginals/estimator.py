@@ -51,7 +51,7 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
         validation_fraction: the share of rows held out to judge a single model by.
         n_jobs: processes on a CPU; None for all cores, or one if the effort is "fast".
         device: "cpu", "cuda" or None for a GPU if there is one.
-        progress: show a progress bar for a single model; None for only on a terminal.
+        progress: show a progress bar; None for only on a terminal.
         random_state: of the start, the split and the batches.
 
     Attributes:
@@ -213,6 +213,7 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
             coupled=len(couplable(data, **options)),
             options=options,
             jobs=self.n_jobs,
+            progress=self.progress,
             seed=seed,
         )
         self.module_, self.members_ = found.model, list(found.members)

@@ -112,6 +112,8 @@ def _legend(figure: Any, axes: Any, order: list[str]) -> None:
         [marks[label] for label in shown],
         shown,
         loc="outside upper center",
-        ncols=5,
+        ncols=4,
         frameon=False,
+        columnspacing=1.0,
+        fontsize=7,
     )

@@ -1,7 +1,7 @@
 """Members of an ensemble: fits of the same rows, and their weights by validation."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -74,10 +74,11 @@ def fit_member(job: Job, device: str) -> Member | None:
     return Member(recipe, model, result, scores)
 
 
-def fit_members(jobs: Sequence[Job], device: str, at_once: int = 1) -> list[Member | None]:
+def fit_members(jobs: Sequence[Job], device: str, at_once: int = 1) -> Iterator[Member | None]:
     """Fit members one after the other, or on a GPU several at a time, each on its own stream."""
     if not device.startswith("cuda") or at_once == 1:
-        return [fit_member(job, device) for job in jobs]
+        yield from (fit_member(job, device) for job in jobs)
+        return
     warm_up(device)
 
     def work(job: Job) -> Member | None:
@@ -89,7 +90,7 @@ def fit_members(jobs: Sequence[Job], device: str, at_once: int = 1) -> list[Memb
         return member
 
     with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(work, jobs))
+        yield from pool.map(work, jobs)
 
 
 def warm_up(device: str) -> None:

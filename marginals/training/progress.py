@@ -1,5 +1,6 @@
 """A progress bar on a terminal; nothing elsewhere."""
 
+import math
 import sys
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -62,5 +63,68 @@ def _make_bar() -> "Progress":
         TimeRemainingColumn(),
         console=console,
         # A file cannot be wiped: there the last state is all that is ever shown.
+        transient=console.is_terminal,
+    )
+
+
+class SearchProgress:
+    """Show on stderr how many models are fitted, the best score so far, and the time.
+
+    Args:
+        seconds: the most that the search takes.
+        show: True, False, or None for only on a terminal.
+    """
+
+    def __init__(self, seconds: float, show: bool | None) -> None:
+        wanted = sys.stderr.isatty() if show is None else show
+        self._bar = _make_search_bar(seconds) if wanted else None
+        self._done, self._total, self._best = 0, 0, -math.inf
+        if self._bar is not None:
+            self._task = self._bar.add_task("search", total=None, told="starting")
+
+    def __enter__(self) -> "SearchProgress":
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def planned(self, models: int) -> None:
+        """Say that so many more models will be fitted."""
+        self._total += models
+        self._show()
+
+    def fitted(self, score: float | None) -> None:
+        """Say that a model was fitted, with its validation score, None if it failed."""
+        self._done += 1
+        self._best = self._best if score is None else max(self._best, score)
+        self._show()
+
+    def _show(self) -> None:
+        if self._bar is not None:
+            best = "" if self._best == -math.inf else f", best {self._best:.3f} nats"
+            told = f"{self._done} of {self._total} models{best}"
+            self._bar.update(self._task, completed=self._done, total=self._total, told=told)
+
+
+def _make_search_bar(seconds: float) -> "Progress":
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("fit"),
+        BarColumn(),
+        TextColumn("{task.fields[told]}"),
+        TimeElapsedColumn(),
+        TextColumn(f"of about {seconds:.0f} s"),
+        console=console,
         transient=console.is_terminal,
     )

@@ -1,7 +1,7 @@
 """The default: several models of different families, chosen and mixed by validation."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -22,6 +22,7 @@ from marginals.training.ensemble import (
     fit_members,
     mixture_weights,
 )
+from marginals.training.progress import SearchProgress
 from marginals.training.recipes import SECONDS, Effort, first_recipes, varied
 from marginals.training.result import FitError, FitResult
 
@@ -66,6 +67,7 @@ def search(
     coupled: int = 0,
     options: Mapping[str, Any] | None = None,
     jobs: int | None = None,
+    progress: bool | None = None,
     seed: int = 0,
 ) -> Found:
     """Fit models of several families, then more of those that weigh most, and mix them.
@@ -81,23 +83,29 @@ def search(
         coupled: the number of columns that copula components can couple.
         options: of `marginals.build`, for all models.
         jobs: processes on a CPU; None for all cores, or one for the effort "fast".
+        progress: show a progress bar; None for only on a terminal.
         seed: of everything random.
     """
     gpu = device.startswith("cuda")
     limit = SECONDS[effort][gpu] if seconds is None else seconds
-    run = _Search(limit, device, options or {}, jobs or _jobs(effort, device))
     rows = make_rows(data, weight, "data")
     recipes = first_recipes(len(rows), coupled, effort, gpu)
     recipes = [varied_seed(recipe, seed + i) for i, recipe in enumerate(recipes)]
-    if held is None and effort != "fast" and 2 * _FOLDS <= len(rows) < _FEW_ROWS:
-        return run.folded(rows, recipes, seed)
-    if held is None:
+    folded = held is None and effort != "fast" and 2 * _FOLDS <= len(rows) < _FEW_ROWS
+    judges: Rows | None
+    if folded:
+        judges = rows
+    elif held is None:
         share = min(0.2 if len(rows) < _FEW_ROWS else 0.1, _MOST_HELD / len(rows))
         rows, judges = split(rows, share, seed)
         judges = rows if judges is None else judges
     else:
         judges = make_rows(held, None, "validation")
-    return run.in_rounds(rows, judges, recipes, effort, seed)
+    with SearchProgress(limit, progress) as bar:
+        run = _Search(limit, device, options or {}, jobs or _jobs(effort, device), bar)
+        if folded:
+            return run.folded(rows, recipes, seed)
+        return run.in_rounds(rows, judges, recipes, effort, seed)
 
 
 def varied_seed(recipe: Recipe, seed: int) -> Recipe:
@@ -108,8 +116,16 @@ def varied_seed(recipe: Recipe, seed: int) -> Recipe:
 class _Search:
     """One run of `search`: its limits and where it works."""
 
-    def __init__(self, seconds: float, device: str, options: Mapping[str, Any], jobs: int) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        device: str,
+        options: Mapping[str, Any],
+        jobs: int,
+        progress: SearchProgress,
+    ) -> None:
         self.seconds, self.device, self.options, self.jobs = seconds, device, options, jobs
+        self.progress = progress
         self.started = time.monotonic()
 
     def in_rounds(
@@ -182,10 +198,20 @@ class _Search:
             )
             for job in jobs
         ]
+        found = []
+        self.progress.planned(len(ready))
+        for member in self._fitted(ready, at_once):
+            found.append(member)
+            self.progress.fitted(None if member is None else -member.result.best_loss)
+        return found
+
+    def _fitted(self, jobs: Sequence[Job], at_once: int) -> Iterable[Member | None]:
         if self.device.startswith("cuda") or self.jobs == 1 or len(jobs) == 1:
-            return fit_members(ready, self.device, at_once)
-        parallel = joblib.Parallel(n_jobs=self.jobs, inner_max_num_threads=1, backend="loky")
-        return list(parallel(joblib.delayed(fit_member)(job, self.device) for job in ready))
+            return fit_members(jobs, self.device, at_once)
+        parallel = joblib.Parallel(
+            n_jobs=self.jobs, inner_max_num_threads=1, backend="loky", return_as="generator"
+        )
+        return parallel(joblib.delayed(fit_member)(job, self.device) for job in jobs)
 
     def _mixed(self, groups: list[list[Member]], scores: Tensor, weight: Tensor) -> Found:
         """Weigh groups of members by their scores (V, groups), and drop the weak ones."""

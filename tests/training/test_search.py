@@ -137,3 +137,12 @@ def test_a_member_that_fails_is_left_out() -> None:
     part = make_rows(Evidence.exact(x), None, "data")
     recipe = Recipe({"tensor": "cp", "width": 2}, {"max_steps": 30, "learning_rate": 1e30})
     assert fit_member(Job(recipe, part, part), "cpu") is None
+
+
+def test_a_search_shows_its_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    search(Evidence.exact(rows(80)), effort="fast", seconds=1.0, coupled=3, progress=True)
+    told = capsys.readouterr().err
+    assert "2 of 2 models" in told
+    assert "nats" in told
+    search(Evidence.exact(rows(80)), effort="fast", seconds=1.0, coupled=3)
+    assert capsys.readouterr().err == ""
