@@ -111,7 +111,7 @@ def _stream_of_thread() -> torch.cuda.Stream:
 def mixture_weights(scores: Tensor, weight: Tensor | None = None, steps: int = 300) -> Tensor:
     """Return the weights (members,) of a mixture by EM on scores (V, members) of held-out rows.
 
-    >>> scores = torch.tensor([[0.0, -5.0], [0.0, -5.0], [-5.0, 0.0]])
+    >>> scores = torch.tensor([[0.0, -50.0], [0.0, -50.0], [-50.0, 0.0]])
     >>> mixture_weights(scores)
     tensor([0.6667, 0.3333])
     """
