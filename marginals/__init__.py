@@ -3,6 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from marginals.estimator import MDMA
+from marginals.imputer import MDMAImputer
 from marginals.loading import load
 from marginals.model import (
     NMDMA,
@@ -13,6 +14,8 @@ from marginals.model import (
     build,
 )
 from marginals.model.files import save
+from marginals.outliers import MDMAOutlierDetector
+from marginals.predictors import MDMAClassifier, MDMARegressor
 from marginals.storage import FileError
 from marginals.structure import Tree
 from marginals.table import Categorical, Continuous, Integer
@@ -34,6 +37,10 @@ __all__ = [
     "FitConfig",
     "FitResult",
     "Integer",
+    "MDMAClassifier",
+    "MDMAImputer",
+    "MDMAOutlierDetector",
+    "MDMARegressor",
     "Mixture",
     "TensorDensity",
     "Tree",

@@ -109,7 +109,8 @@ def _filled(series: pd.Series, missing: npt.NDArray[np.bool_], values: Any) -> p
         with np.errstate(invalid="raise"):  # a mean may round to beyond the integers of the dtype
             return filled.astype(series.dtype)
     except (TypeError, ValueError, ArithmeticError):
-        if pd.api.types.is_numeric_dtype(series.dtype):
+        numbers = pd.api.types.infer_dtype(list(values)) in ("floating", "integer")
+        if numbers and pd.api.types.is_numeric_dtype(series.dtype):
             return filled.astype("Float64" if hasattr(series.dtype, "na_value") else float)
         return filled
 

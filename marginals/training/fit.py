@@ -39,6 +39,8 @@ from marginals.training.threads import threads_for
 # Training rows that judge the weights where none are held out: enough to tell 0.01 nats, and few
 # enough not to outweigh the steps in between.
 _MOST_JUDGING = 1 << 16
+# Training rows that show the loss before the first step.
+_MOST_AT_FIRST = 1 << 13
 
 
 def fit(
@@ -276,7 +278,7 @@ class _Fit:
     def _train_loss(self) -> float:
         total, weight = self.state.loss_sum.tolist()
         if weight == 0:  # before the first step
-            return self._loss(self.train)
+            return self._loss(sample(self.train, _MOST_AT_FIRST, self.config.seed))
         return total / weight
 
     def _validation_loss(self) -> float:

@@ -80,3 +80,11 @@ def test_views_impute(model: MDMA, holes: pd.DataFrame) -> None:
     view = model.marginal(["x", "count"])
     done = view.impute(holes[["x", "count"]])
     assert not done.isna().any().any()
+
+
+def test_a_column_without_any_value(model: MDMA, frame: pd.DataFrame) -> None:
+    # pandas holds it as floats, whatever the column was when it was fitted.
+    empty = frame.head(3).assign(city=np.nan, grade=np.nan, count=np.nan)
+    done = model.impute(empty)
+    assert set(done["city"]) <= set(frame["city"])
+    assert not done.isna().any().any()
