@@ -45,12 +45,15 @@ def first_recipes(rows: int, coupled: int, effort: Effort, gpu: bool) -> list[Re
     if coupled < 2:
         recipes = [tree, wide_tree, neural]
     elif rows < 2000:
-        recipes = [few, tree, single, ranked, many, neural]
+        # Tables so small may hold columns that are functions of others, which noise would blur.
+        sharp = _copula(few.build["width"], 1, common, 0.005)
+        recipes = [few, sharp, tree, single, ranked, many, neural]
     elif rows < _MANY:
         recipes = [few, tree, neural, ranked, wide_tree, many]
     else:
         recipes = [many, wide_tree, neural, few, ranked, tree]
-    count = {"fast": 4 if gpu else 2, "balanced": 6 if gpu else 4, "best": len(recipes)}[effort]
+    fast = 4 if gpu else 3 if rows < 2000 else 2
+    count = {"fast": fast, "balanced": 6 if gpu else 4, "best": len(recipes)}[effort]
     return recipes[:count]
 
 
