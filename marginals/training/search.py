@@ -1,6 +1,7 @@
 """The default: several models of different families, chosen and mixed by validation."""
 
 import time
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -126,6 +127,7 @@ class _Search:
     ) -> None:
         self.seconds, self.device, self.options, self.jobs = seconds, device, options, jobs
         self.progress = progress
+        self.any_fitted = self.interrupted = False
         self.started = time.monotonic()
 
     def in_rounds(
@@ -144,6 +146,8 @@ class _Search:
                     members = [m for m in members if m.model is not job.model]
                     members.append(member)
             _check_any(members)
+            if self.interrupted:
+                break
         return self._mixed([[member] for member in members], _scores(members), judges.weight)
 
     def _next_jobs(
@@ -198,12 +202,21 @@ class _Search:
             )
             for job in jobs
         ]
-        found = []
+        found: list[Member | None] = []
         self.progress.planned(len(ready))
-        for member in self._fitted(ready, at_once):
-            found.append(member)
-            self.progress.fitted(None if member is None else -member.result.best_loss)
-        return found
+        try:
+            for member in self._fitted(ready, at_once):
+                found.append(member)
+                self.progress.fitted(None if member is None else -member.result.best_loss)
+        except KeyboardInterrupt:
+            # What was fitted until now is a model too; without any, the interrupt goes through.
+            if not self.any_fitted and not any(found):
+                raise
+            self.interrupted = True
+            told = "The search was interrupted: the models that were fitted until then are mixed."
+            warnings.warn(told, stacklevel=2)
+        self.any_fitted = self.any_fitted or any(found)
+        return found + [None] * (len(ready) - len(found))
 
     def _fitted(self, jobs: Sequence[Job], at_once: int) -> Iterable[Member | None]:
         if self.device.startswith("cuda") or self.jobs == 1 or len(jobs) == 1:

@@ -146,3 +146,24 @@ def test_a_search_shows_its_progress(capsys: pytest.CaptureFixture[str]) -> None
     assert "nats" in told
     search(Evidence.exact(rows(80)), effort="fast", seconds=1.0, coupled=3)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("done", [0, 1])
+def test_an_interrupt_keeps_what_was_fitted(done: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def fit_or_stop(job: Job, device: str) -> object:
+        calls.append(job)
+        if len(calls) > done:
+            raise KeyboardInterrupt
+        return fit_member(job, device)
+
+    monkeypatch.setattr("marginals.training.ensemble.fit_member", fit_or_stop)
+    data = Evidence.exact(rows(80))
+    if done == 0:
+        with pytest.raises(KeyboardInterrupt):
+            search(data, effort="fast", seconds=1.0, coupled=3)
+        return
+    with pytest.warns(UserWarning, match="interrupted"):
+        found = search(data, effort="fast", seconds=1.0, coupled=3)
+    assert len(found.members) == 1
