@@ -24,7 +24,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-__all__ = ["FORMAT_VERSION", "FileError", "read", "write"]
+__all__ = ["FORMAT_VERSION", "FileError", "check_target", "read", "write"]
 
 FORMAT_VERSION = 1
 
@@ -71,7 +71,7 @@ def write(
         ({'x': tensor([0, 1, 2])}, {'name': 'some numbers'})
     """
     target = os.path.realpath(path)
-    _check_target(target)
+    check_target(target)
     head, body = _serialise(tensors, _metadata(header, kind))
     _replace(target, [head, body])
     _remove_abandoned(target)
@@ -112,15 +112,21 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], di
 # Writing --------------------------------------------------------------------------------------
 
 
-def _check_target(target: str) -> None:
+def check_target(target: str, called: str = "`path`") -> None:
+    """Refuses a file that cannot be written, by the name its user knows it under.
+
+    Arguments:
+        target: The absolute path.
+        called: What the user calls it.
+    """
     if os.path.isdir(target):
         raise IsADirectoryError(
-            f"Expected `path` to be a file; got the directory {target!r}. Name a file in it."
+            f"Expected {called} to be a file; got the folder {target!r}. Name a file in it."
         )
     folder = os.path.dirname(target)
     if not os.path.isdir(folder):
         raise FileNotFoundError(
-            f"Expected `path` to be in a directory that exists; got {target!r}. "
+            f"Expected {called} to be in a folder that exists; got {target!r}. "
             f"Create {folder!r} first."
         )
 

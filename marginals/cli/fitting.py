@@ -14,6 +14,7 @@ from marginals.cli.models import format_for, load_model
 from marginals.cli.output import note, print_json, print_table
 from marginals.cli.specs import parse_setting, parse_spec
 from marginals.language.errors import did_you_mean
+from marginals.storage import check_target
 from marginals.table import Categorical
 from marginals.table.values import in_order
 
@@ -91,7 +92,7 @@ def fit(
     whole file; memory is taken by the sample.
     """
     kinds = dict(parse_spec(text) for text in columns or [])
-    _check_target(output)
+    check_target(os.path.abspath(output), "--output")  # before the fit, not after it
     model = _estimator(kinds, effort, width, max_seconds, seed, settings or [])
     found = _sampled(data, rows, seed, format, kinds, ignore or [])
     frame = _without(found.frame, ignore or [])
@@ -250,15 +251,6 @@ def _like(frame: pd.DataFrame, path: str, rows: int, seed: int, format: str | No
     return frames.sample(
         path, rows, seed, format_for(path, format), names, {**text, **kept}, ignored=names
     ).frame
-
-
-def _check_target(output: str) -> None:
-    """Find out before the fit whether the model can be written."""
-    folder = os.path.dirname(os.path.abspath(output))
-    if os.path.isdir(output) or not os.path.isdir(folder):
-        raise FileNotFoundError(
-            f"Expected --output to be a file in a folder that exists; got {output!r}."
-        )
 
 
 def _tell(model: Any, facts: dict[str, Any], crowded: tuple[str, ...]) -> None:

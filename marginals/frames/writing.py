@@ -19,6 +19,7 @@ from marginals.frames.formats import (
     format_of,
     is_packed,
 )
+from marginals.storage import check_target
 
 
 def write(frame: pd.DataFrame, path: Path, format: str | None = None) -> None:
@@ -159,7 +160,7 @@ def _output(path: str, kind: str) -> Any:
         yield sys.stdout if kind in SEPARATORS else sys.stdout.buffer
         return
     target = os.path.realpath(path)
-    _check_target(target)
+    check_target(target, "the output")
     if os.path.exists(target) and not os.path.isfile(target):
         with _opened(target, kind, is_packed(path)) as file:
             yield file  # a pipe or a device is written to, not replaced
@@ -181,16 +182,3 @@ def _opened(path: str, kind: str, packed: bool) -> Any:
     if packed:
         return gzip.open(path, "wt", encoding="utf-8", newline="")
     return open(path, "w", encoding="utf-8", newline="")
-
-
-def _check_target(target: str) -> None:
-    if os.path.isdir(target):
-        raise IsADirectoryError(
-            f"Expected the output to be a file; got the folder {target!r}. Name a file in it."
-        )
-    folder = os.path.dirname(target)
-    if not os.path.isdir(folder):
-        raise FileNotFoundError(
-            f"Expected the output to be in a folder that exists; got {target!r}. "
-            f"Create {folder!r} first."
-        )

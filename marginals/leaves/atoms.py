@@ -7,12 +7,17 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from marginals.leaves.base import Cells, LeafEvaluation, LeafFamily, Truncation
+from marginals.leaves.base import (
+    Cells,
+    ContinuousLeaves,
+    LeafEvaluation,
+    LeafFamily,
+    Truncation,
+)
 from marginals.leaves.neural import NeuralLeaves
 from marginals.leaves.shared import SharedLeaves
 from marginals.numerics import draw, invert_monotone, log_matmul, logsumexp, select
 
-ContinuousLeaves = NeuralLeaves | SharedLeaves
 CONTINUOUS: dict[str, Callable[..., ContinuousLeaves]] = {
     "neural": NeuralLeaves,
     "shared": SharedLeaves,

@@ -48,6 +48,16 @@ class Cells:
         patterns = tuple(tuple(place[p] for p in known if p in place) for known in self.patterns)
         return Cells(lower, upper, intervals, sets, self.complete, patterns)
 
+    def repeat(self, draws: int) -> "Cells":
+        """Repeat each row once per draw."""
+        lower = self.lower.repeat_interleave(draws, 1)
+        upper = lower if self.upper is self.lower else self.upper.repeat_interleave(draws, 1)
+        sets = tuple(
+            (position, mask if len(mask) == 1 else mask.repeat_interleave(draws, 0))
+            for position, mask in self.sets
+        )
+        return Cells(lower, upper, self.intervals, sets)
+
 
 @dataclass(frozen=True)
 class LeafEvaluation:
@@ -133,3 +143,45 @@ class LeafFamily(nn.Module, ABC):
     @abstractmethod
     def config(self) -> dict[str, Any]:
         """Return what `__init__` needs, as JSON."""
+
+
+class ContinuousLeaves(LeafFamily):
+    """Leaves with a density everywhere: draws are inverted uniforms."""
+
+    discrete = False
+
+    def sample(
+        self,
+        components: Tensor,
+        columns: Sequence[int],
+        within: Truncation,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
+        u = torch.rand(
+            components.shape, dtype=torch.float64, device=components.device, generator=generator
+        )
+        # The open unit interval: 0 would be the leaf's end at minus infinity.
+        u = u.clamp_min(torch.finfo(torch.float64).tiny)
+        return self.invert_chosen(u.log(), torch.log1p(-u), components, columns, within)
+
+    @abstractmethod
+    def invert_chosen(
+        self,
+        log_u: Tensor,
+        log_1mu: Tensor,
+        components: Tensor,
+        columns: Sequence[int],
+        within: Truncation,
+    ) -> Tensor:
+        """Invert one leaf per cell (n, N) at u, within its bounds."""
+
+    @abstractmethod
+    def log_interval(self, lower: Tensor, upper: Tensor, columns: Sequence[int]) -> Tensor:
+        """Return log(phi(upper) - phi(lower)) for bounds (n, B), (n, B, M)."""
+
+    @abstractmethod
+    def bracket(
+        self, target: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Bracket, in the columns' units, where mixtures with weights (n, N, M) reach logits."""

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from marginals.leaves.base import Cells, LeafEvaluation, LeafFamily, Truncation
+from marginals.leaves.base import Cells, ContinuousLeaves, LeafEvaluation, Truncation
 from marginals.leaves.monotone import (
     Network,
     bracket,
@@ -33,7 +33,7 @@ _BETA = 10.0  # of the weights' softplus, as in the paper
 
 
 @final
-class NeuralLeaves(LeafFamily):
+class NeuralLeaves(ContinuousLeaves):
     r"""Univariate CDFs :math:`\varphi_{kj}(x) = \sigma(z_{kj}(x))` for D columns and M components.
 
     z is a network of `depth` hidden layers of `hidden` units with nonnegative weights and
@@ -52,7 +52,6 @@ class NeuralLeaves(LeafFamily):
     """
 
     kind = "neural"
-    discrete = False
     location: Tensor
     scale: Tensor
 
@@ -206,21 +205,6 @@ class NeuralLeaves(LeafFamily):
         # What stands at the ends must be nothing beside the whole.
         ends = terms[:, [0, -1]].abs().amax(1)
         return torch.where(ends > 1e-3 * (1 + total.abs()), total.sign() * torch.inf, total)
-
-    def sample(
-        self,
-        components: Tensor,
-        columns: Sequence[int],
-        within: Truncation,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
-        u = torch.rand(
-            components.shape, dtype=torch.float64, device=components.device, generator=generator
-        )
-        # The open unit interval: 0 would be the leaf's end at minus infinity.
-        u = u.clamp_min(torch.finfo(torch.float64).tiny)
-        return self.invert_chosen(u.log(), torch.log1p(-u), components, columns, within)
 
     @torch.no_grad()
     def invert_chosen(

@@ -7,7 +7,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from marginals.leaves.base import Cells, LeafEvaluation, LeafFamily, Truncation
+from marginals.leaves.base import Cells, ContinuousLeaves, LeafEvaluation, Truncation
 from marginals.leaves.scale import (
     Base,
     LearnedScale,
@@ -22,7 +22,7 @@ from marginals.numerics import index_of, log_softplus, logit_of_interval, select
 
 
 @final
-class SharedLeaves(LeafFamily):
+class SharedLeaves(ContinuousLeaves):
     r"""Univariate CDFs :math:`\varphi_{kj}(x) = \Phi((g_j(x) - m_{kj}) / s_{kj})`.
 
     One increasing function g_j per column, see `LearnedScale`, serves all its components: cheaper
@@ -42,7 +42,6 @@ class SharedLeaves(LeafFamily):
     """
 
     kind = "shared"
-    discrete = False
 
     def __init__(
         self,
@@ -188,21 +187,6 @@ class SharedLeaves(LeafFamily):
         # What stands at the ends must be nothing beside the whole.
         ends = terms[:, [0, -1]].abs().amax(1)
         return torch.where(ends > 1e-3 * (1 + total.abs()), total.sign() * torch.inf, total)
-
-    def sample(
-        self,
-        components: Tensor,
-        columns: Sequence[int],
-        within: Truncation,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
-        u = torch.rand(
-            components.shape, dtype=torch.float64, device=components.device, generator=generator
-        )
-        # The open unit interval: 0 would be the leaf's end at minus infinity.
-        u = u.clamp_min(torch.finfo(torch.float64).tiny)
-        return self.invert_chosen(u.log(), torch.log1p(-u), components, columns, within)
 
     @torch.no_grad()
     def invert_chosen(

@@ -9,10 +9,10 @@ from torch import Tensor
 from marginals.leaves import Cells, Leaves, SharedLeaves
 from marginals.leaves.shared import standardise
 from marginals.model.boxes import Tied, divided, log_intervals, sample_intervals
-from marginals.model.density import Density
 from marginals.model.evidence import Evidence
 from marginals.model.interleaved import Interleaved
 from marginals.model.joint_univariates import JointUnivariates
+from marginals.model.leaf_density import LeafDensity
 from marginals.model.scaled_mixtures import ScaledMixtures
 from marginals.model.tensor_density import sample_in_batches
 from marginals.model.univariate import LeafMixtures, Univariates
@@ -43,7 +43,7 @@ class _Values(NamedTuple):
 
 
 @final
-class CopulaDensity(Density):
+class CopulaDensity(LeafDensity):
     r"""A mixture of Gaussian copulas with univariate margins :math:`\varphi_{kj}`.
 
     In component k the scores :math:`\Phi^{-1}(\varphi_{kj}(x_j))` of the coupled columns are
@@ -62,7 +62,7 @@ class CopulaDensity(Density):
     """
 
     def __init__(self, leaves: Leaves, couplings: Couplings) -> None:
-        super().__init__()
+        super().__init__(leaves)
         family = leaves.families[0]
         if not isinstance(family, SharedLeaves) or family.base != "normal":
             raise ValueError(
@@ -74,22 +74,7 @@ class CopulaDensity(Density):
                 "Expected `couplings` to have the columns and components of the coupled leaves; "
                 f"got {couplings.size} and {family.size}."
             )
-        self.leaves, self.couplings = leaves, couplings
-
-    @property
-    def columns(self) -> int:
-        """Number of columns D."""
-        return self.leaves.columns
-
-    @property
-    def categories(self) -> tuple[int | None, ...]:
-        """The number of categories of each column, None for a continuous one."""
-        return tuple(self.leaves.categories(c) for c in range(self.columns))
-
-    @property
-    def atoms(self) -> dict[int, tuple[float, ...]]:
-        """By column, the points that have a mass of their own."""
-        return self.leaves.atoms()
+        self.couplings = couplings
 
     @property
     def coupled(self) -> tuple[int, ...]:
@@ -301,7 +286,7 @@ class CopulaDensity(Density):
         loose, tied = self._split(range(self.columns))
         rows[..., tied] = self._sample_tied(given, components, generator).to(rows.dtype)
         if loose:
-            cells = _repeated(given.cells(loose), draws)
+            cells = given.cells(loose).repeat(draws)
             chosen = components.flatten().expand(len(loose), -1)
             drawn = self.leaves.sample(chosen, loose, cells, generator)  # (n, B S)
             rows[..., loose] = drawn.T.reshape(*components.shape, len(loose)).to(rows.dtype)
@@ -328,7 +313,7 @@ class CopulaDensity(Density):
         )
         y = (location + spread * z).flatten(0, 1).T  # (J, B S)
         x = self._family.unscale(y, range(len(columns))).to(given.lower.dtype)
-        wide = _repeated(cells, draws)
+        wide = cells.repeat(draws)
         least = wide.lower.nextafter(torch.full_like(wide.lower, torch.inf))
         x = torch.where(wide.lower.isnan(), x, x.clamp(least, wide.upper))
         x = torch.where(wide.lower == wide.upper, wide.lower, x)
@@ -338,14 +323,3 @@ class CopulaDensity(Density):
         columns, width = self.couplings.size
         rank = self.couplings.rank
         return width + 20 * columns + rank * (rank + columns) + self.leaves.row_cost()
-
-
-def _repeated(cells: Cells, draws: int) -> Cells:
-    """Repeat each row once per draw."""
-    lower = cells.lower.repeat_interleave(draws, 1)
-    upper = lower if cells.upper is cells.lower else cells.upper.repeat_interleave(draws, 1)
-    sets = tuple(
-        (position, mask if len(mask) == 1 else mask.repeat_interleave(draws, 0))
-        for position, mask in cells.sets
-    )
-    return Cells(lower, upper, cells.intervals, sets)

@@ -6,9 +6,9 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from marginals.leaves import Cells, Leaves
-from marginals.model.density import Density
+from marginals.leaves import Leaves
 from marginals.model.evidence import Evidence
+from marginals.model.leaf_density import LeafDensity
 from marginals.model.univariate import LeafMixtures
 from marginals.numerics import index_of
 from marginals.tensors import ComponentTensor
@@ -16,7 +16,7 @@ from marginals.tensors.base import LeafValues
 
 
 @final
-class TensorDensity(Density):
+class TensorDensity(LeafDensity):
     r"""The marginalizable density :math:`F(x) = \langle A, \prod_j \varphi_{k_j j}(x_j) \rangle`.
 
     Args:
@@ -31,28 +31,13 @@ class TensorDensity(Density):
     """
 
     def __init__(self, leaves: Leaves, tensor: ComponentTensor) -> None:
-        super().__init__()
+        super().__init__(leaves)
         if (leaves.columns, leaves.width) != tensor.size:
             raise ValueError(
                 "Expected leaves and tensor to have the same columns and width; got "
                 f"{(leaves.columns, leaves.width)} and {tensor.size}."
             )
-        self.leaves, self.tensor = leaves, tensor
-
-    @property
-    def columns(self) -> int:
-        """Number of columns D."""
-        return self.leaves.columns
-
-    @property
-    def categories(self) -> tuple[int | None, ...]:
-        """The number of categories of each column, None for a continuous one."""
-        return tuple(self.leaves.categories(c) for c in range(self.columns))
-
-    @property
-    def atoms(self) -> dict[int, tuple[float, ...]]:
-        """By column, the points that have a mass of their own."""
-        return self.leaves.atoms()
+        self.tensor = tensor
 
     def contract(self, evidence: Evidence) -> Tensor:
         """Return the log value of each row of evidence, (B,), in one go."""
@@ -109,7 +94,7 @@ class TensorDensity(Density):
         """Draw components down the tensor, then one leaf per cell, (B, S, D)."""
         values = self._values(given, range(self.columns))
         components = self.tensor.sample(values, draws, generator).flatten(1)  # (D, B S)
-        cells = _repeated(given.cells(values.columns), draws)
+        cells = given.cells(values.columns).repeat(draws)
         drawn = self.leaves.sample(components, values.columns, cells, generator)
         back = torch.tensor(values.columns, device=drawn.device).argsort()
         return drawn[back].T.reshape(len(given), draws, self.columns)
@@ -133,14 +118,3 @@ def sample_in_batches(
         return torch.cat([sample(given, size, generator) for size in sizes], dim=1)
     rows = max(1, most // max(1, draws))
     return torch.cat([sample(part, draws, generator) for part in given.batches(rows)])
-
-
-def _repeated(cells: Cells, draws: int) -> Cells:
-    """Repeat each row once per draw."""
-    lower = cells.lower.repeat_interleave(draws, 1)
-    upper = lower if cells.upper is cells.lower else cells.upper.repeat_interleave(draws, 1)
-    sets = tuple(
-        (position, mask if len(mask) == 1 else mask.repeat_interleave(draws, 0))
-        for position, mask in cells.sets
-    )
-    return Cells(lower, upper, cells.intervals, sets)

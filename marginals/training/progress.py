@@ -3,27 +3,18 @@
 import math
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 
-class FitProgress:
-    """Show steps, rate, losses and time left on stderr.
+class _Shown:
+    """A bar that is there or not, started and stopped by `with`."""
 
-    Args:
-        total: the most steps.
-        show: True, False, or None for only on a terminal.
-    """
+    _bar: "Progress | None"
 
-    def __init__(self, total: int, show: bool | None) -> None:
-        wanted = sys.stderr.isatty() if show is None else show
-        self._bar = _make_bar() if wanted else None
-        if self._bar is not None:
-            self._task = self._bar.add_task("fit", total=total, rate=0.0, train=0.0, validation=0.0)
-
-    def __enter__(self) -> "FitProgress":
+    def __enter__(self) -> Self:
         if self._bar is not None:
             self._bar.start()
         return self
@@ -36,6 +27,21 @@ class FitProgress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+class FitProgress(_Shown):
+    """Show steps, rate, losses and time left on stderr.
+
+    Args:
+        total: the most steps.
+        show: True, False, or None for only on a terminal.
+    """
+
+    def __init__(self, total: int, show: bool | None) -> None:
+        wanted = sys.stderr.isatty() if show is None else show
+        self._bar = _make_bar() if wanted else None
+        if self._bar is not None:
+            self._task = self._bar.add_task("fit", total=total, rate=0.0, train=0.0, validation=0.0)
 
     def step(self, step: int) -> None:
         """Move the bar."""
@@ -67,7 +73,7 @@ def _make_bar() -> "Progress":
     )
 
 
-class SearchProgress:
+class SearchProgress(_Shown):
     """Show on stderr how many models are fitted, the best score so far, and the time.
 
     Args:
@@ -81,20 +87,6 @@ class SearchProgress:
         self._done, self._total, self._best = 0, 0, -math.inf
         if self._bar is not None:
             self._task = self._bar.add_task("search", total=None, told="starting")
-
-    def __enter__(self) -> "SearchProgress":
-        if self._bar is not None:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
 
     def planned(self, models: int) -> None:
         """Say that so many more models will be fitted."""
