@@ -235,3 +235,27 @@ def test_a_failure_is_recorded_and_tried_again(
     assert "ValueError: no" in capsys.readouterr().out
     main(words)
     assert not any("error" in r for r in read(out))
+
+
+# The pages --------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[1]
+
+
+def committed() -> list[Any]:
+    files = sorted((ROOT / "benchmarks" / "results").glob("likelihood_*.json"))
+    return merged(record for file in files for record in read(file))
+
+
+def test_the_scoreboard_is_that_of_the_result_files() -> None:
+    assert (ROOT / "docs" / "scoreboard.md").read_text() == page(committed())
+
+
+@pytest.mark.parametrize(("model", "label"), [("best", "ours, best"), ("nsf", "NSF, scoreboard")])
+def test_figures_in_the_text_are_those_of_the_result_files(model: str, label: str) -> None:
+    lines = (ROOT / "docs" / "likelihood.md").read_text().replace("*", "").splitlines()
+    cells = [[cell.strip() for cell in line.strip(" |").split("|")] for line in lines]
+    names = next(row for row in cells if "hepmass" in row and "power" in row)
+    told = next(row for row in cells if row[0] == label)
+    means = {entry.name: entry.mean for entry in entries(committed()) if entry.model == model}
+    assert told[1:] == [f"{means[name]:.2f}" for name in names[-len(told) + 1 :]]
