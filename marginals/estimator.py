@@ -234,7 +234,9 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
                 f"X has {_frame(X).shape[1]} features, but MDMA is expecting {len(schema)} "
                 "features as input. Give all columns, or a DataFrame with some of them by name."
             )
-        return self.logpdf(X if isinstance(X, Tensor) else _frame(X))
+        if isinstance(X, pd.DataFrame | Tensor):
+            return self.logpdf(X)
+        return self.logpdf(_frame(X).set_axis(list(schema.names), axis=1))
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
         """Return the mean log density of rows."""

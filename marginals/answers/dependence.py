@@ -1,6 +1,7 @@
 """How columns depend on each other: entropy, information, tests of independence, by name."""
 
 from abc import ABC, abstractmethod
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ class Dependence(ABC):
         overfitting reads as information.
         """
         density, schema = self._parts()
-        sides = (_positions(schema, side) for side in (a, b, given or []))
+        sides = (_positions(schema, side) for side in (a, b, given))
         first, second, third = sides
         return tasks.mutual_information(
             density, first, second, third or None, self._rows(data, samples, random_state)
@@ -88,7 +89,7 @@ class Dependence(ABC):
     ) -> pd.DataFrame:
         """Return the mutual information of all pairs of columns in nats; see the single one."""
         density, schema = self._parts()
-        known = _positions(schema, given or [])
+        known = _positions(schema, given)
         rest = [i for i in range(len(schema)) if i not in known]
         asked = rest if columns is None else list(_positions(schema, columns))
         rows = self._rows(data, samples, random_state)
@@ -111,7 +112,7 @@ class Dependence(ABC):
                 "Expected `data`, rows to test on: a model that was loaded from a file, or a view "
                 "of one, does not hold those it was fitted to."
             )
-        first, second, third = (_positions(schema, side) for side in (x, y, given or []))
+        first, second, third = (_positions(schema, side) for side in (x, y, given))
         return tasks.independence_test(density, first, second, third or None, rows, **options)
 
     def _rows(self, data: Any, samples: int, random_state: Any) -> Evidence:
@@ -133,5 +134,9 @@ class Dependence(ABC):
 
 
 def _positions(schema: Schema, columns: Any) -> tuple[int, ...]:
-    names: list[Any] = [columns] if isinstance(columns, str | int) else list(columns)
+    """Return the positions of one column or several; None is no column."""
+    if columns is None:
+        return ()
+    single = isinstance(columns, str | Integral)
+    names: list[Any] = [columns] if single else list(columns)
     return tuple(schema.positions(names)) if names else ()

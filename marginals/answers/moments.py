@@ -1,8 +1,7 @@
 """Means, spreads and modes of columns, in the columns' own numbers."""
 
-import math
-
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -12,6 +11,8 @@ from marginals.table.axis import Axis, quiet
 from marginals.table.lattice import LatticeAxis
 from marginals.table.transform import axis
 
+FloatArray = npt.NDArray[np.float64]
+
 # A lattice with more values than this between its extreme quantiles is as good as a line.
 _MOST_VALUES = 4096
 # Probability left out at each end when the values of a lattice are summed.
@@ -19,16 +20,35 @@ _TAIL = 1e-10
 # Deviations beyond, in units of the distance to the extreme quantiles, have no mass to speak of;
 # their squares still fit into float32.
 _FARTHEST = 1e18
+# Units are powers of 2^4, and origins 2^4 units apart: of float32's 24 bits 8 are lost at most.
+_COARSE = 4
 
 
 def moments(parts: Univariates, column: Column) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation (B,) of univariates of one column, in its numbers."""
     line = axis(column)
+    rows = len(parts.log_evidence)
+    if rows == 0:
+        return torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.float64)
     if isinstance(line, LatticeAxis):
         summed = _lattice_moments(parts, line)
         if summed is not None:
             return summed
-    middle, unit = _middle_and_unit(parts, line)
+    origins, group_of = np.unique(_origins(parts, line), axis=0, return_inverse=True)
+    if len(origins) == 1:
+        return _moments_about(parts, line, *origins[0])
+    mean, spread = torch.empty(2, rows, dtype=torch.float64)
+    for number, (middle, unit) in enumerate(origins):
+        held = torch.from_numpy(np.flatnonzero(group_of.reshape(-1) == number))
+        part = parts.take(0, held.to(parts.log_evidence.device))
+        mean[held], spread[held] = _moments_about(part, line, middle, unit)
+    return mean, spread
+
+
+def _moments_about(
+    parts: Univariates, line: Axis, middle: float, unit: float
+) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation (B,) of univariates that lie about a number."""
 
     def power(exponent: int) -> Tensor:
         def function(x: Tensor, _: object) -> Tensor:
@@ -41,17 +61,22 @@ def moments(parts: Univariates, column: Column) -> tuple[Tensor, Tensor]:
     return first * unit + middle, (second - first.square()).clamp_min(0).sqrt() * unit
 
 
-def _middle_and_unit(parts: Univariates, line: Axis) -> tuple[float, float]:
-    """Return a number amid the univariates, and a power of two as far as they reach from it.
+def _origins(parts: Univariates, line: Axis) -> FloatArray:
+    """Return for each row a number near its univariate, and a power of two as far as it reaches.
 
     Moments about 0 would cancel for columns far from it, and squares of numbers such as 1e300 are
-    no floats.
+    no floats. Both are on a coarse lattice, so that many rows share them; they depend on no other
+    row, and so neither does the answer. Shape (B, 2).
     """
     levels = torch.tensor([_TAIL, 0.5, 1 - _TAIL], dtype=torch.float64)[:, None, None]
-    places = _numbers(line, parts.quantile(levels.log(), torch.log1p(-levels)))[..., 0]  # (3, B)
-    middle = float(places[1].median())
-    reach = float((places / 2 - middle / 2).abs().max())  # halves, as the difference may overflow
-    return middle, 2.0 ** min(math.frexp(reach)[1], 1023) if reach > 0 else 1.0
+    found = parts.quantile(levels.log(), torch.log1p(-levels))
+    low, middle, high = _numbers(line, found)[..., 0].numpy()  # (B,) each
+    # Halves, as a difference may overflow.
+    reach = np.maximum(middle / 2 - low / 2, high / 2 - middle / 2)
+    exponent = np.ceil((np.frexp(reach)[1] + 1) / _COARSE) * _COARSE
+    unit = np.where(reach > 0, np.exp2(np.minimum(exponent, 1023)), 1.0)
+    apart = unit * np.minimum(2.0**_COARSE, np.finfo(np.float64).max / unit)
+    return np.stack([np.rint(middle / apart) * apart, unit], -1)
 
 
 def modes(parts: Univariates, column: Column) -> Tensor:

@@ -47,7 +47,7 @@ class Tied:
     def inside(self) -> Tensor:
         """Say which cells are intervals, (B, J)."""
         low, high, _ = self.ends()
-        return ~(low[:, 0].isinf() & high[:, 0].isinf())
+        return ~((low[:, 0] == -torch.inf) & (high[:, 0] == torch.inf))
 
 
 def log_intervals(tied: Tied) -> Tensor:

@@ -90,12 +90,11 @@ class CopulaDensity(LeafDensity):
         known = self.checked(Evidence.nothing() if given is None else given)
         asked = tuple(range(self.columns)) if columns is None else tuple(columns)
         self.check_columns(asked)
-        values = self._values(known)
-        loose = [c for c in asked if c not in self.coupled]
-        tied = [c for c in asked if c in self.coupled]
+        loose, tied = self._split(asked)
         parts: list[Univariates] = []
         if loose:
-            parts.append(LeafMixtures(self.leaves, loose, self._outside(known, loose, values)))
+            outside = self._outside(known, loose, self._values(known))
+            parts.append(LeafMixtures(self.leaves, loose, outside))
         if tied:
             plain = self._without_intervals(known)
             found = self._scaled(plain, tied)
@@ -191,7 +190,9 @@ class CopulaDensity(LeafDensity):
         loadings, unique = self.couplings.loadings()
         low = high = gap = None
         if cells.intervals and cells.upper is not cells.lower:
-            inside = (cells.lower < cells.upper) & ~(cells.lower.isinf() & cells.upper.isinf())
+            inside = (cells.lower < cells.upper) & ~(
+                (cells.lower == -torch.inf) & (cells.upper == torch.inf)
+            )
             ends = family.learned.ends(
                 torch.where(inside, cells.lower, -torch.inf),
                 torch.where(inside, cells.upper, torch.inf),
@@ -202,13 +203,16 @@ class CopulaDensity(LeafDensity):
                 standardise(end[..., None], location[:, None], spread).permute(1, 2, 0)
                 for end in ends[:2]
             )
+            # A finite end may overflow, but (inf, inf] would be no interval at all.
+            limits = torch.finfo(low.dtype)
+            low, high = low.clamp(max=limits.max), high.clamp(min=limits.min)
             gap = divided(ends[2][..., None], spread).permute(1, 2, 0)
         return Tied(
             scores=z.permute(1, 2, 0),
             log_slope=slope - widths,
             loadings=select(loadings, own, 1),
             unique=select(unique, own, 1),
-            exact=exact.T,
+            exact=exact[:, :1].T if cells.complete else exact.T,  # one pattern for all rows
             low=low,
             high=high,
             gap=gap,
@@ -265,7 +269,7 @@ class CopulaDensity(LeafDensity):
         held = [c for c in known.columns if c in known.intervals and c in self.coupled]
         index = [known.columns.index(c) for c in held]
         low, high = known.lower[:, index], known.upper[:, index]
-        inside = (low < high) & ~(low.isinf() & high.isinf())
+        inside = (low < high) & ~((low == -torch.inf) & (high == torch.inf))
         if not bool(inside.any()):
             return known
         lower, upper = known.lower.clone(), known.upper.clone()

@@ -58,6 +58,12 @@ class View(Density):
         return tuple(every[c] for c in self.kept)
 
     @property
+    def atoms(self) -> dict[int, tuple[float, ...]]:
+        """By column, the points that have a mass of their own."""
+        every = self.base.atoms
+        return {i: every[c] for i, c in enumerate(self.kept) if c in every}
+
+    @property
     def rows(self) -> int:
         """Number of rows of evidence, 1 if nothing is given."""
         return len(self.given)

@@ -103,7 +103,7 @@ def search(
     else:
         judges = make_rows(held, None, "validation")
     with SearchProgress(limit, progress) as bar:
-        run = _Search(limit, device, options or {}, jobs or _jobs(effort, device), bar)
+        run = _Search(limit, device, options or {}, _jobs(jobs, effort, device), bar)
         if folded:
             return run.folded(rows, recipes, seed)
         return run.in_rounds(rows, judges, recipes, effort, seed)
@@ -161,7 +161,9 @@ class _Search:
             member = members[i]
             if i in open_:
                 open_.remove(i)
-                jobs.append(Job(member.recipe, rows, judges, member.model))
+                # With another seed: the same batches and noise would come again.
+                going = varied_seed(member.recipe, seed + number)
+                jobs.append(Job(going, rows, judges, member.model))
             else:
                 jobs.append(Job(varied(member.recipe, seed + number), rows, judges))
         return jobs
@@ -182,6 +184,8 @@ class _Search:
             if None not in group:
                 groups.append([member for member in group if member is not None])
                 columns.append(torch.cat([member.scores for member in groups[-1]]))
+        if self.interrupted and not groups:
+            raise KeyboardInterrupt
         _check_any(groups)
         order = torch.cat(list(parts))
         return self._mixed(groups, torch.stack(columns, -1), rows.weight[order])
@@ -231,7 +235,9 @@ class _Search:
         kept = list(range(len(groups)))
         while True:
             weights = mixture_weights(scores[:, kept], weight)
-            strong = [g for g, w in zip(kept, weights.tolist(), strict=True) if w >= _LEAST]
+            # Of very many members none may weigh so much: then the strongest is enough.
+            least = min(_LEAST, float(weights.max()))
+            strong = [g for g, w in zip(kept, weights.tolist(), strict=True) if w >= least]
             if len(strong) == len(kept):
                 break
             kept = strong
@@ -295,7 +301,12 @@ def _check_any(found: Sequence[object]) -> None:
         )
 
 
-def _jobs(effort: Effort, device: str) -> int:
-    if effort == "fast" or device.startswith("cuda"):
+def _jobs(asked: int | None, effort: Effort, device: str) -> int:
+    if asked is None and (effort == "fast" or device.startswith("cuda")):
         return 1
-    return int(joblib.effective_n_jobs(-1))
+    try:
+        return int(joblib.effective_n_jobs(-1 if asked is None else asked))
+    except ValueError:
+        raise ValueError(
+            f"Expected `n_jobs` to be a number of processes, or -1 for all cores; got {asked}."
+        ) from None

@@ -48,3 +48,15 @@ def test_wrong_columns(model: MDMA) -> None:
         model.mutual_information("x", "y")
     with pytest.raises(ValueError, match="`samples`"):
         model.entropy("x", samples=0)
+
+
+def test_columns_by_number_and_in_any_list() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=300)
+    rows = np.stack([z, z + 0.3 * rng.normal(size=300), z + 0.3 * rng.normal(size=300)], 1)
+    model = MDMA(width=8, max_steps=100, random_state=0).fit(rows)
+    told = model.mutual_information(1, 2, given=[0]).value
+    for given in (0, np.int64(0), pd.Index([0]), (0,)):
+        assert model.mutual_information(1, 2, given=given).value == told
+    assert model.mutual_information(1, 2).value > told + 0.1
+    assert model.mutual_information_matrix(given=0).shape == (2, 2)

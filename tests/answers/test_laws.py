@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from marginals import MDMA
+from marginals import MDMA, Continuous
 
 # Models are fitted in float32.
 CLOSE = {"abs": 2e-5, "rel": 2e-4}
@@ -128,3 +128,17 @@ def test_views_compose(model: MDMA) -> None:
 
 def test_the_distribution_is_of_torch(model: MDMA) -> None:
     assert model.distribution(given=SOME).sample((5,)).shape == (5, 5)
+
+
+def test_moments_of_a_row_depend_on_no_other() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=400)
+    y = np.exp(4 * z)
+    frame = pd.DataFrame({"z": z + 0.05 * rng.normal(size=400), "y": y})
+    model = MDMA(columns={"y": Continuous(lower=0)}, width=8, max_steps=150, random_state=0)
+    model.fit(frame)
+    rows = pd.DataFrame({"z": [-3.0, 0.0, 3.0]})
+    for ask in (model.mean, model.std):
+        together = np.asarray(ask("y", given=rows))
+        alone = np.concatenate([np.asarray(ask("y", given=rows.iloc[[i]])) for i in range(3)])
+        np.testing.assert_allclose(together, alone, rtol=1e-5)

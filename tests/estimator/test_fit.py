@@ -106,3 +106,14 @@ def test_kinds_override_what_is_guessed() -> None:
 def test_wrong_settings(settings: dict[str, Any], fit: dict[str, Any], words: str) -> None:
     with pytest.raises((ValueError, TypeError), match=words):
         MDMA(**{**SMALL, **settings}).fit(make(), **fit)
+
+
+def test_arrays_are_read_by_position() -> None:
+    frame = make().drop(columns="c").set_axis([1, 0], axis=1)
+    model = MDMA(**SMALL).fit(frame)
+    assert model.score(frame.to_numpy()) == pytest.approx(model.score(frame))
+
+
+def test_no_rows_have_no_means() -> None:
+    model = MDMA(**SMALL).fit(make())
+    assert len(model.mean("a", given=make().head(0)[["b"]])) == 0

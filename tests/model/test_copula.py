@@ -12,7 +12,7 @@ from marginals import Evidence, build, fit, load, save
 from marginals.leaves import Leaves
 from marginals.model.copula import CopulaDensity
 from marginals.model.tensor_density import TensorDensity
-from marginals.numerics import logsumexp
+from marginals.numerics import host_free, logsumexp
 from marginals.tensors import CPTensor
 from marginals.tensors.couplings import Couplings
 from tests.laws.registry import generic_copula, generic_shared, rows_of
@@ -232,3 +232,26 @@ def test_promised_patterns_change_nothing() -> None:
     complete = Evidence.exact(x[15:]).promised()
     assert complete.complete
     assert_close(model.contract(complete), plain[15:])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("columns", [3, 70])
+def test_steps_without_the_host_give_the_same(columns: int) -> None:
+    model = generic_copula([None] * columns, 2, 1, 1)
+    x = rows_of(model, 6)
+    complete = Evidence.exact(x).promised()
+    expected = model.contract(Evidence.exact(x))
+    gaps = x.clone()
+    gaps[::2, 1] = torch.nan
+    partial = model.contract(Evidence.exact(gaps))
+    with host_free():
+        assert_close(model.contract(complete), expected)
+        assert_close(model.contract(Evidence.exact(gaps)), partial)
+
+
+def test_an_end_beyond_every_float_is_no_open_end() -> None:
+    model = generic_copula([None] * 2, 2, 1, 0).float()
+    far = torch.tensor([[1e39, -torch.inf]], dtype=torch.float64)
+    with torch.no_grad():
+        value = model.prob(far, torch.tensor([[torch.inf, 0.0]], dtype=torch.float64))
+    assert float(value) == 0

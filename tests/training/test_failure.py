@@ -122,7 +122,7 @@ def test_a_checkpoint_that_cannot_be_written_fails_at_once(tmp_path: Path) -> No
     steps = []
     at_step(model, 0, lambda: steps.append(0))
     at_step(model, 1, lambda: steps.append(1))
-    with pytest.raises(FileNotFoundError, match="in a directory that exists"):
+    with pytest.raises(FileNotFoundError, match="in a folder that exists"):
         fit(model, x, checkpoint=tmp_path / "absent" / "fit", max_steps=100, **SETTINGS)
     assert steps == [0]
     assert same(weights(model), before)
