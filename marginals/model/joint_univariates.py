@@ -122,9 +122,10 @@ class JointUnivariates(Univariates):
         one density for each. Where these points miss the mass, they are this one's own quantiles,
         which cost some ten times as much.
         """
-        t = torch.arange(-64, 65, dtype=torch.float64, device=self.log_evidence.device) * 0.5
+        # The rule's error falls as exp(-2 pi^2 / step): 3e-9 for a step of 1.
+        t = torch.arange(-32, 33, dtype=torch.float64, device=self.log_evidence.device)
         log_u, log_1mu = (F.logsigmoid(sign * t)[:, None, None] for sign in (1, -1))
-        even = 0.5 * (log_u + log_1mu).exp().to(self.log_evidence)  # (T, 1, 1)
+        even = (log_u + log_1mu).exp().to(self.log_evidence)  # (T, 1, 1)
         x = self.guess.quantile(log_u, log_1mu).to(self.log_evidence)
         weights = even * (self.logpdf(x) - self.guess.logpdf(x)).exp()
         mass = weights.sum(0)
