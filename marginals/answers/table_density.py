@@ -83,6 +83,7 @@ class TableDensity(Dependence):
 
         The answer prints itself; `.value` is the number, or the list of quantiles.
         """
+        self._parts()  # an unfitted model says so first
         return language.answer(self, text)  # type: ignore[arg-type]
 
     # Quantiles and moments --------------------------------------------------------------------

@@ -39,7 +39,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     names = list(dict.fromkeys(known))
     folded = {other.casefold(): other for other in reversed(names)}
-    near = difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)
+    near = difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.65)
     if near:
         return f"Did you mean {' or '.join(repr(folded[other]) for other in near)}?"
     more = ", ..." if len(names) > 12 else ""

@@ -216,7 +216,9 @@ def _tensor(
             raise ValueError(f"Expected a tree over {columns} columns; got {tree!r}.")
         return HierarchicalTensor(tree, width, mera=name == "mera", parametrisation=how)
     if name not in ("cp", "full"):
-        raise ValueError(f"Expected `tensor` to be 'ht', 'mera', 'cp' or 'full'; got {name!r}.")
+        raise ValueError(
+            f"Expected `tensor` to be 'ht', 'mera', 'cp', 'full' or 'copula'; got {name!r}."
+        )
     return (CPTensor if name == "cp" else FullTensor)(columns, width, how)
 
 

@@ -40,7 +40,7 @@ class NMDMA(Density):
         kinds = [family.kind for family in inner.leaves]
         if kinds != [NeuralLeaves.kind]:
             raise ValueError(
-                f"Expected all columns of nMDMA to be continuous; got leaves of kinds {kinds}. Use "
+                f"Expected neural leaves in all columns of nMDMA; got leaves of kinds {kinds}. Use "
                 "a TensorDensity for mixed columns."
             )
         columns, width = inner.columns, inner.leaves.width

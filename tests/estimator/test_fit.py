@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 
 import marginals
 from marginals import MDMA, Integer, Tree
@@ -117,3 +118,8 @@ def test_arrays_are_read_by_position() -> None:
 def test_no_rows_have_no_means() -> None:
     model = MDMA(**SMALL).fit(make())
     assert len(model.mean("a", given=make().head(0)[["b"]])) == 0
+
+
+def test_questions_before_the_fit() -> None:
+    with pytest.raises(NotFittedError):
+        MDMA().query("P(a > 0)")

@@ -244,7 +244,7 @@ def test_only_the_row_at_fault_is_lost() -> None:
 
 
 def test_errors_of_building() -> None:
-    with pytest.raises(ValueError, match=r"nMDMA to be continuous.*TensorDensity"):
+    with pytest.raises(ValueError, match=r"neural leaves in all columns of nMDMA.*TensorDensity"):
         NMDMA(generic(CPTensor(2, 2), [None, 3]))
     with pytest.raises(ValueError, match=r"leaves of kinds \['neural', 'atoms'\]"):
         NMDMA(build(torch.randn(9, 2), width=2, atoms={0: [0.0]}))
