@@ -2,6 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from marginals.crossfit import CrossFit, cross_fit
 from marginals.estimator import MDMA
 from marginals.imputer import MDMAImputer
 from marginals.loading import load
@@ -31,6 +32,7 @@ __all__ = [
     "NMDMA",
     "Categorical",
     "Continuous",
+    "CrossFit",
     "Density",
     "Evidence",
     "FileError",
@@ -45,6 +47,7 @@ __all__ = [
     "TensorDensity",
     "Tree",
     "build",
+    "cross_fit",
     "fit",
     "load",
     "save",

@@ -191,6 +191,18 @@ class AtomLeaves(LeafFamily):
         self.inner.start(torch.where(hit.any(-1), middle, rows), generator)
 
     @torch.no_grad()
+    def start_weighted(self, data: Tensor, shares: Tensor) -> None:
+        """Count atoms and other values of data (D, N) by shares (N, M); the latter go inside."""
+        columns = range(len(data))
+        hit = self._points(columns, data) == data[..., None]  # (D, N, A)
+        rest = torch.where(hit.any(-1), torch.nan, data)
+        kinds = torch.cat([hit, rest.isfinite()[..., None]], -1)  # (D, N, A + 1)
+        counts = torch.einsum("dna,nm->dma", kinds.to(shares), shares)
+        mass = counts + self._log_mass(columns).exp()  # and a row of the margin
+        self.logits.copy_(torch.where(self.absent[:, None], 0.0, mass.log()))
+        self.inner.start_weighted(rest, shares)
+
+    @torch.no_grad()
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:
         """Start the continuous part as the paper does; the masses stay as they are."""
         self.inner.start_as_paper(generator)

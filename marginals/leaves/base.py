@@ -128,6 +128,18 @@ class LeafFamily(nn.Module, ABC):
     def start(self, rows: Tensor, generator: torch.Generator | None = None) -> None:
         """Set the parameters so that component k is a narrow kernel on the values `rows` (D, M)."""
 
+    def start_weighted(self, data: Tensor, shares: Tensor) -> None:
+        """Set the parameters so that component k is like rows of `data` (D, N), by their shares.
+
+        Args:
+            data: NaN where missing; its scale has been taken.
+            shares: how much each row belongs to each component, (N, M).
+        """
+        # Where no more is known, a kernel on the row that belongs most.
+        rows = data[:, shares.argmax(0)]
+        middle = torch.nan_to_num(data.nanmedian(1).values)[:, None]
+        self.start(torch.where(rows.isnan(), middle, rows))
+
     @abstractmethod
     def scale_to(self, data: Tensor) -> None:
         """Take what the family needs to know of the data (D, N), NaN where missing."""

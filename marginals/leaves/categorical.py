@@ -139,6 +139,16 @@ class CategoricalLeaves(LeafFamily):
         self.logits.copy_(torch.where(self.absent[:, None], 0.0, mass.log()))
 
     @torch.no_grad()
+    def start_weighted(self, data: Tensor, shares: Tensor) -> None:
+        """Set component k to counts of data (D, N) by shares (N, M), with a row of the margin."""
+        most = self.logits.shape[-1]
+        code = torch.nan_to_num(data).long().clamp(0, most - 1)
+        hit = nn.functional.one_hot(code, most) * data.isfinite()[..., None]  # (D, N, C)
+        counts = torch.einsum("dnc,nm->dmc", hit.to(shares), shares)
+        mass = counts + self._log_mass(range(self.size[0])).exp()
+        self.logits.copy_(torch.where(self.absent[:, None], 0.0, mass.log()))
+
+    @torch.no_grad()
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:
         """Set the logits to standard Gaussians; the paper has no categorical columns."""
         noise = torch.randn(

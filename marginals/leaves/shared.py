@@ -239,6 +239,25 @@ class SharedLeaves(ContinuousLeaves):
         self._spread(bandwidth)
 
     @torch.no_grad()
+    def start_weighted(self, data: Tensor, shares: Tensor) -> None:
+        """Set component k to mean and spread of data (D, N) by shares (N, M), where it is known."""
+        known = data.isfinite()
+        y = torch.where(known, self.scale(data, range(len(data)))[0].double(), 0.0)
+        total = known.double() @ shares + 1.0  # (D, M); one row more, like all rows
+        middle = y.sum(1, keepdim=True) / known.sum(1, keepdim=True).clamp_min(1)
+        overall = torch.where(known, (y - middle).square(), 0.0).mean(1, keepdim=True)
+        mean = (y @ shares + middle) / total
+        square = (y.square() @ shares + overall + middle.square()) / total
+        self.set_components(mean, (square - mean.square()).clamp_min(1e-4).sqrt())
+
+    @torch.no_grad()
+    def set_components(self, location: Tensor, scale: Tensor) -> None:
+        """Set locations and scales (D, M) on the learned scale; scales at least the least one."""
+        free = (scale.double() - self.min_scale).clamp_min(1e-3)
+        self.centres.copy_(location)
+        self.spreads.copy_(free + torch.log(-torch.expm1(-free)))  # the inverse of softplus
+
+    @torch.no_grad()
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:
         """Start at random around the middle of each column; the paper has no such leaves."""
         self.learned.start(generator)

@@ -11,6 +11,7 @@ from marginals import structure
 from marginals.leaves import AtomLeaves, CategoricalLeaves, LeafFamily, Leaves
 from marginals.leaves.atoms import CONTINUOUS
 from marginals.model.copula import CopulaDensity
+from marginals.model.em_start import start_by_em
 from marginals.model.evidence import Evidence, as_evidence
 from marginals.model.tensor_density import TensorDensity
 from marginals.numerics.logspace import Parametrisation
@@ -21,7 +22,7 @@ from marginals.tensors.couplings import Couplings
 TensorName = Literal["ht", "cp", "mera", "full", "copula"]
 TreeName = Literal["coupled", "varied", "balanced", "random"]
 LeavesName = Literal["neural", "normal", "logistic"]
-Init = Literal["data", "paper"]
+Init = Literal["data", "paper", "em"]
 
 # Rows looked at for scales and for the tree: enough for three digits of a correlation.
 _MOST_ROWS = 100_000
@@ -67,7 +68,8 @@ def build(
         categories: for each categorical column, its number of categories.
         atoms: for each column with points of positive mass, those points.
         init: "data" starts component k as a narrow kernel on a random row, with weights near the
-            diagonal; "paper" uses the paper's parametrisation and start.
+            diagonal; "paper" uses the paper's parametrisation and start; "em" starts copula
+            components as those of a Gaussian mixture.
         dtype: of the parameters.
         seed: of the start and of the random tree.
 
@@ -107,8 +109,13 @@ def start(
     model: TensorDensity | CopulaDensity, x: Tensor, init: Init = "data", seed: int = 0
 ) -> None:
     """Set all parameters for data `x` (N, D), NaN where missing."""
-    if init not in ("data", "paper"):
-        raise ValueError(f"Expected `init` to be 'data' or 'paper'; got {init!r}.")
+    if init not in ("data", "paper", "em"):
+        raise ValueError(f"Expected `init` to be 'data', 'paper' or 'em'; got {init!r}.")
+    if init == "em" and isinstance(model, CopulaDensity):
+        start_by_em(model, x, seed)
+        return
+    if init == "em":  # nothing to couple
+        init = "data"
     generator = torch.Generator().manual_seed(seed)
     rows = _complete_rows(x, model.leaves.width, generator)  # (M, D)
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):

@@ -50,6 +50,10 @@ class Univariates(ABC):
         """Return the log CDF at `x` (..., B, n)."""
         return self.evaluate(x).log_cdf
 
+    def cdf(self, x: Tensor) -> Tensor:
+        """Return the CDF at `x` (..., B, n)."""
+        return self.evaluate(x).log_cdf.exp()
+
     def logsf(self, x: Tensor) -> Tensor:
         """Return the log survival function at `x` (..., B, n)."""
         return self.evaluate(x).log_sf

@@ -201,7 +201,9 @@ def _suggest(column: Any, names: Sequence[Name]) -> str:
     """Say which names are near, or list the names."""
     texts = [str(name) for name in names]
     near = (
-        difflib.get_close_matches(column, texts, n=3, cutoff=0.65) if isinstance(column, str) else []
+        difflib.get_close_matches(column, texts, n=3, cutoff=0.65)
+        if isinstance(column, str)
+        else []
     )
     listed = near or [str(name) for name in names[:8]]
     more = "" if near or len(names) <= 8 else f" and {len(names) - 8} more"

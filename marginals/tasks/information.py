@@ -15,7 +15,7 @@ the table's give the same. Entropy does change: see `log_jacobian`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, final
 
@@ -100,6 +100,7 @@ def mutual_information(
     rows: Any = None,
     samples: int = _SAMPLES,
     seed: int = 0,
+    permutations: int = 0,
 ) -> Estimate:
     """Estimate I(A; B) or I(A; B | C): the mean of log p(a, b | c) - log p(a | c) - log p(b | c).
 
@@ -113,18 +114,93 @@ def mutual_information(
         given: the columns C conditioned on.
         rows: evidence or a tensor (B, D) to average over instead of draws.
         samples: the number of draws.
-        seed: of the draws.
+        seed: of the draws and permutations.
+        permutations: how often B is dealt out anew among the rows for the p-value; see
+            `folded_information`.
 
     >>> from marginals.model.build import build
     >>> model = build(torch.randn(50, 3), width=4)
     >>> mutual_information(model, 0, [1, 2], samples=100).stderr < 1
     True
     """
-    first, second, third = groups(density, a=a, b=b, given=given)
     cells = rows_or_draws(density, rows, samples, seed)
-    both = is_known(cells, first).any(1) & is_known(cells, second).any(1)
-    at_least_one(both, "that knows part of `a` and part of `b`")
-    return Estimate.mean_of(_log_ratio(density, cells.rows(both), [first, second], third))
+    return folded_information([(density, cells)], a, b, given, permutations, seed)
+
+
+@torch.no_grad()
+def folded_information(
+    parts: Sequence[tuple[Density, Any]],
+    a: Columns,
+    b: Columns,
+    given: Columns | None = None,
+    permutations: int = 0,
+    seed: int = 0,
+) -> Estimate:
+    """Estimate mutual information as `mutual_information` does, over rows of several densities.
+
+    In cross-fitting each fold of rows is judged by a density that was fitted to the others.
+
+    Args:
+        parts: pairs of a density and rows: evidence or a tensor (B, D).
+        a, b: one column or several on each side.
+        given: the columns C conditioned on.
+        permutations: for a p-value, how often the cells of B are dealt out anew among the rows of
+            each part. If A and B are independent, all deals are alike, whatever the densities are,
+            and the p-value is exact. Not with `given`: use `independence_test`.
+        seed: of the permutations.
+    """
+    first, second, third = groups(parts[0][0], a=a, b=b, given=given)
+    _check_permutations(permutations, third)
+    used = [(density, _both_known(density.checked(rows), first, second)) for density, rows in parts]
+    if not any(len(cells) for _, cells in used):
+        count = sum(len(density.checked(rows)) for density, rows in parts)
+        at_least_one(torch.zeros(count, dtype=torch.bool), "that knows part of `a` and part of `b`")
+    ratios = [_log_ratio(density, cells, [first, second], third).cpu() for density, cells in used]
+    found = Estimate.mean_of(torch.cat(ratios))
+    if not permutations:
+        return found
+    # What permutations change is the joint density alone.
+    generator = torch.Generator().manual_seed(seed)
+    present = sum(_log_joint(density, cells, first, second) for density, cells in used)
+    larger = 0
+    for _ in range(permutations):
+        dealt = sum(
+            _log_joint(
+                density, cells, first, second, torch.randperm(len(cells), generator=generator)
+            )
+            for density, cells in used
+        )
+        larger += dealt >= present
+    return replace(found, pvalue=(1 + larger) / (1 + permutations))
+
+
+def _both_known(cells: Evidence, first: tuple[int, ...], second: tuple[int, ...]) -> Evidence:
+    """Return the rows that know a part of both sides."""
+    return cells.rows(is_known(cells, first).any(1) & is_known(cells, second).any(1))
+
+
+def _log_joint(
+    density: Density,
+    cells: Evidence,
+    first: tuple[int, ...],
+    second: tuple[int, ...],
+    order: Tensor | None = None,
+) -> float:
+    """Return the log density of all rows, the cells of the second side in another order."""
+    other = only(cells, second)
+    if order is not None:
+        other = other.rows(order.to(other.lower.device))
+    return float(density.log_value(only(cells, first).join(other)).double().sum())
+
+
+def _check_permutations(permutations: int, given: tuple[int, ...]) -> None:
+    if permutations < 0:
+        raise ValueError(f"Expected `permutations` to be at least 0; got {permutations}.")
+    if permutations and given:
+        raise ValueError(
+            "Expected no `permutations` beside `given`: rows that differ in it do not exchange "
+            "their cells. Use `independence_test` for a p-value."
+        )
 
 
 def pointwise_mutual_information(
@@ -185,27 +261,55 @@ def mutual_information_matrix(
         samples: the number of draws.
         seed: of the draws.
     """
+    cells = rows_or_draws(density, rows, samples, seed)
+    return folded_information_matrix([(density, cells)], columns, given)
+
+
+@torch.no_grad()
+def folded_information_matrix(
+    parts: Sequence[tuple[Density, Any]],
+    columns: Sequence[int] | None = None,
+    given: Columns | None = None,
+) -> InformationMatrix:
+    """Estimate the mutual information of all pairs over rows of several densities.
+
+    Args:
+        parts: pairs of a density and rows: evidence or a tensor (B, D).
+        columns: two or more; by default all that are not given.
+        given: the columns conditioned on in every pair.
+    """
+    density = parts[0][0]
     (third,) = groups(density, given=given)
     chosen = [c for c in range(density.columns) if c not in third] if columns is None else columns
     asked, third = groups(density, columns=chosen, given=given)
     if len(asked) < 2:
         raise ValueError(f"Expected `columns` to name at least two; got {list(asked)}. Add one.")
-    cells = rows_or_draws(density, rows, samples, seed)
-    known = is_known(cells, asked)  # (B, n)
+    found = [_pairs(density, density.checked(rows), asked, third) for density, rows in parts]
     values = torch.full((len(asked), len(asked)), torch.nan, dtype=torch.float64)
     stderrs = values.clone()
-    base = _log_value(density, cells, third)  # (B,)
-    alone = [_log_value(density, cells, (c, *third)) - base for c in asked]
+    for i, j in combinations(range(len(asked)), 2):
+        ratio = torch.cat([pairs[i, j] for pairs in found])
+        if len(ratio):
+            mean = Estimate.mean_of(ratio)
+            values[i, j] = values[j, i] = mean.value
+            stderrs[i, j] = stderrs[j, i] = mean.stderr
+    return InformationMatrix(asked, values, stderrs)
+
+
+def _pairs(
+    density: Density, cells: Evidence, asked: tuple[int, ...], given: tuple[int, ...]
+) -> dict[tuple[int, int], Tensor]:
+    """Return, for each pair of columns, the log ratios of the rows that know both."""
+    known = is_known(cells, asked)  # (B, n)
+    base = _log_value(density, cells, given)  # (B,)
+    alone = [_log_value(density, cells, (c, *given)) - base for c in asked]
+    found = {}
     for i, j in combinations(range(len(asked)), 2):
         both = known[:, i] & known[:, j]
-        if not bool(both.any()):
-            continue
-        pair = _log_value(density, cells.rows(both), (asked[i], asked[j], *third))
+        pair = _log_value(density, cells.rows(both), (asked[i], asked[j], *given))
         ratio = pair - base[both] - alone[i][both] - alone[j][both]
-        found = Estimate.mean_of(_defined(ratio))
-        values[i, j] = values[j, i] = found.value
-        stderrs[i, j] = stderrs[j, i] = found.stderr
-    return InformationMatrix(asked, values, stderrs)
+        found[i, j] = _defined(ratio).double().cpu()
+    return found
 
 
 def _log_ratio(

@@ -84,6 +84,27 @@ class Couplings(nn.Module):
         self.own.copy_(own + 0.1 * noise)
         self.common.copy_(directions[:, : self.common.shape[1]])
 
+    @torch.no_grad()
+    def start_as(self, weights: Tensor, correlation: Tensor) -> None:
+        """Start with weights (K,) and correlations (K, J, J), of which own factors hold the most.
+
+        A correlation less its smallest eigenvalue is of rank J - 1: so many factors hold it all,
+        up to the least unique variance.
+        """
+        self.raw.copy_(weights.log())
+        self.log_scale.fill_(0.0)
+        self.common.fill_(0.0)
+        values, vectors = torch.linalg.eigh(correlation.double())  # ascending
+        rank = min(self.own.shape[2], correlation.shape[-1])
+        above = (values - values[:, :1]).clamp_min(0)[:, None, values.shape[1] - rank :]
+        loadings = vectors[..., values.shape[1] - rank :] * above.sqrt()  # (K, J, rank)
+        # L_j = W_j sqrt(f / (1 + |W_j|^2)) and d_j = 1 - |L_j|^2, solved for W_j.
+        unique = 1 - loadings.square().sum(-1, keepdim=True)
+        self.own.zero_()
+        self.own[..., :rank] = (loadings / (unique - self.least).clamp_min(self.least).sqrt()).to(
+            self.own.dtype
+        )
+
 
 def _principal(data: Tensor, rank: int) -> Tensor:
     """Return the first principal directions (J, r) of standardised data, times their deviations.

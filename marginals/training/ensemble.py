@@ -1,5 +1,6 @@
 """Members of an ensemble: fits of the same rows, and their weights by validation."""
 
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -58,6 +59,8 @@ def fit_member(job: Job, device: str) -> Member | None:
     recipe, train, judges = job.recipe, job.train, job.judges
     model = job.model or build(train.evidence, **recipe.build)
     model = model.to(device)
+    if recipe.fit.get("max_steps") == 0:  # the start is all there is
+        return _untrained(job, model)
     try:
         result = fit(
             model,
@@ -72,6 +75,17 @@ def fit_member(job: Job, device: str) -> Member | None:
     with torch.no_grad():
         scores = model.log_value(judges.evidence).double().cpu()
     return Member(recipe, model, result, scores)
+
+
+@torch.no_grad()
+def _untrained(job: Job, model: Density) -> Member | None:
+    """Score a model that needs no training."""
+    scores = model.log_value(job.judges.evidence).double().cpu()
+    weight = job.judges.weight.double().cpu()
+    loss = -float((scores * weight).sum() / weight.sum())
+    if not math.isfinite(loss):
+        return None
+    return Member(job.recipe, model, FitResult((), 0, loss, "max_steps", 0.0, False), scores)
 
 
 def fit_members(jobs: Sequence[Job], device: str, at_once: int = 1) -> Iterator[Member | None]:

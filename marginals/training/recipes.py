@@ -3,15 +3,17 @@
 Sizes and noises were chosen on validation rows of six tables; see docs/likelihood.md.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from marginals.training.ensemble import Recipe
 
-Effort = Literal["fast", "balanced", "best"]
+Effort = Literal["quick", "fast", "balanced", "best"]
 
 # Seconds of training, on a CPU and on a GPU.
 SECONDS: dict[str, tuple[float, float]] = {
+    "quick": (2.0, 2.0),
     "fast": (15.0, 10.0),
     "balanced": (50.0, 30.0),
     "best": (500.0, 120.0),
@@ -20,6 +22,9 @@ SECONDS: dict[str, tuple[float, float]] = {
 _AVERAGING = 0.99
 # From here on fine structure, as of sensors, is worth many narrow components.
 _MANY = 8000
+# Rows for each component of a mixture that is found by EM.
+_ROWS_EACH = 20
+_FEW_COLUMNS = 4
 
 
 def first_recipes(rows: int, coupled: int, effort: Effort, gpu: bool) -> list[Recipe]:
@@ -31,6 +36,8 @@ def first_recipes(rows: int, coupled: int, effort: Effort, gpu: bool) -> list[Re
         effort: of the search.
         gpu: whether wide models are affordable.
     """
+    if effort == "quick":
+        return _quick_recipes(rows, coupled)
     most = 1000 if gpu else 200
     coarse = 0.05 if rows < 2 * _MANY else 0.01
     fine = 0.003
@@ -54,7 +61,34 @@ def first_recipes(rows: int, coupled: int, effort: Effort, gpu: bool) -> list[Re
         recipes = [many, wide_tree, neural, few, ranked, tree]
     fast = 4 if gpu else 3 if rows < 2000 else 2
     count = {"fast": fast, "balanced": 6 if gpu else 4, "best": len(recipes)}[effort]
-    return recipes[:count]
+    # Found by EM in a moment: some tables are just that, of many columns above all.
+    return [*recipes[:count], *_gaussian_recipes(rows, coupled, (1, 4))]
+
+
+def _quick_recipes(rows: int, coupled: int) -> list[Recipe]:
+    """Return Gaussian mixtures of more and more components, found by EM and not trained."""
+    if coupled < 2:
+        widths = [w for w in (4, 12) if w <= max(4, rows // 20)]
+        return [replace(_tree("normal", w, 0.05), fit=_training(0.05, 200)) for w in widths]
+    return _gaussian_recipes(rows, coupled, (1, 2, 4, 8, 16))
+
+
+def _gaussian_recipes(rows: int, coupled: int, widths: Sequence[int]) -> list[Recipe]:
+    """Return mixtures of so many Gaussians, those for which there are rows enough.
+
+    Many columns have more correlations than a table tells of: then there are mixtures with few of
+    them as well, of one component, and of several without any.
+    """
+    if coupled < 2:
+        return []
+    # One factor less than columns holds any correlation; of many, the strongest directions.
+    most = min(coupled - 1, 20)
+    sizes = [(w, most) for w in widths if w == 1 or rows >= _ROWS_EACH * w]
+    if coupled > _FEW_COLUMNS:
+        sizes += [(1, _FEW_COLUMNS - 1)]
+        sizes += [(w, 0) for w in (8, 24) if rows >= _ROWS_EACH * w]
+    options = {"tensor": "copula", "init": "em"}
+    return [Recipe({**options, "width": w, "rank": r}, _training(0.0, 0)) for w, r in sizes]
 
 
 def varied(recipe: Recipe, seed: int) -> Recipe:
@@ -74,8 +108,8 @@ def _tree(leaves: str, width: int, noise: float) -> Recipe:
     return Recipe({"tensor": "ht", "leaves": leaves, "width": width}, _training(noise))
 
 
-def _training(noise: float) -> dict[str, Any]:
-    return {"noise": noise, "averaging": _AVERAGING, "max_steps": 100_000}
+def _training(noise: float, steps: int = 100_000) -> dict[str, Any]:
+    return {"noise": noise, "averaging": _AVERAGING, "max_steps": steps}
 
 
 def _within(number: int, low: int, high: int) -> int:

@@ -92,11 +92,14 @@ def search(
     rows = make_rows(data, weight, "data")
     recipes = first_recipes(len(rows), coupled, effort, gpu)
     recipes = [varied_seed(recipe, seed + i) for i, recipe in enumerate(recipes)]
-    folded = held is None and effort != "fast" and 2 * _FOLDS <= len(rows) < _FEW_ROWS
+    folded = (
+        held is None and effort not in ("quick", "fast") and 2 * _FOLDS <= len(rows) < _FEW_ROWS
+    )
     judges: Rows | None
     if folded:
         judges = rows
     elif held is None:
+        every = rows
         share = min(0.2 if len(rows) < _FEW_ROWS else 0.1, _MOST_HELD / len(rows))
         rows, judges = split(rows, share, seed)
         judges = rows if judges is None else judges
@@ -106,6 +109,8 @@ def search(
         run = _Search(limit, device, options or {}, _jobs(jobs, effort, device), bar)
         if folded:
             return run.folded(rows, recipes, seed)
+        if effort == "quick" and held is None:
+            return run.twice(rows, judges, every, recipes)
         return run.in_rounds(rows, judges, recipes, effort, seed)
 
 
@@ -134,7 +139,8 @@ class _Search:
         self, rows: Rows, judges: Rows, recipes: Sequence[Recipe], effort: Effort, seed: int
     ) -> Found:
         """Fit one of each; then go on with those that weigh most, or fit more like them."""
-        shares = {"fast": (0.95,), "balanced": (0.35, 0.6), "best": (0.2, 0.35, 0.4)}[effort]
+        turns = {"balanced": (0.35, 0.6), "best": (0.2, 0.35, 0.4)}
+        shares = turns.get(effort, (0.95,))
         jobs = [Job(recipe, rows, judges) for recipe in recipes]
         members: list[Member] = []
         for turn, share in enumerate(shares):
@@ -149,6 +155,23 @@ class _Search:
             if self.interrupted:
                 break
         return self._mixed([[member] for member in members], _scores(members), judges.weight)
+
+    def twice(self, rows: Rows, judges: Rows, every: Rows, recipes: Sequence[Recipe]) -> Found:
+        """Fit one of each, and those that weigh something again, to the judges' rows too."""
+        first = self._fit_all([Job(recipe, rows, judges) for recipe in recipes], self.seconds / 2)
+        members = [member for member in first if member is not None]
+        _check_any(members)
+        found = self._mixed([[member] for member in members], _scores(members), judges.weight)
+        weights = [line["weight"] for line in found.members]
+        kept = [i for i, weight in enumerate(weights) if weight > 0]
+        again = [Job(members[i].recipe, every, judges) for i in kept]
+        second = self._fit_all(again, self.seconds / 2)
+        pairs = [(m.model, weights[i]) for i, m in zip(kept, second, strict=True) if m is not None]
+        if self.interrupted or len(pairs) < len(kept):
+            return found
+        models, shares = zip(*pairs, strict=True)
+        model = models[0] if len(models) == 1 else Mixture(models, shares)
+        return replace(found, model=model.to(self.device), seconds=self._seconds())
 
     def _next_jobs(
         self, members: Sequence[Member], rows: Rows, judges: Rows, seed: int
@@ -193,7 +216,8 @@ class _Search:
     def _fit_all(self, jobs: Sequence[Job], seconds: float) -> list[Member | None]:
         """Fit all of them within so many seconds, as many at a time as the machine allows."""
         at_once = _AT_ONCE if self.device.startswith("cuda") else self.jobs
-        rounds = -(-len(jobs) // min(at_once, len(jobs)))
+        trained = max(1, sum(job.recipe.fit["max_steps"] > 0 for job in jobs))
+        rounds = -(-trained // min(at_once, trained))
         each = {"max_seconds": max(0.5, seconds / rounds)}
         ready = [
             replace(
@@ -260,8 +284,11 @@ class _Search:
             tuple(lines),
             float((value * rows).sum() / rows.sum()),
             best,
-            time.monotonic() - self.started,
+            self._seconds(),
         )
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self.started
 
 
 def _line(member: Member, weight: float) -> dict[str, Any]:
@@ -275,7 +302,7 @@ def _line(member: Member, weight: float) -> dict[str, Any]:
     }
 
 
-_TOLD = ("tensor", "leaves", "width", "rank", "common", "tree", "seed")
+_TOLD = ("tensor", "leaves", "width", "rank", "common", "tree", "init", "seed")
 
 
 def _scores(members: Sequence[Member]) -> Tensor:
@@ -302,7 +329,7 @@ def _check_any(found: Sequence[object]) -> None:
 
 
 def _jobs(asked: int | None, effort: Effort, device: str) -> int:
-    if asked is None and (effort == "fast" or device.startswith("cuda")):
+    if asked is None and (effort in ("quick", "fast") or device.startswith("cuda")):
         return 1
     try:
         return int(joblib.effective_n_jobs(-1 if asked is None else asked))

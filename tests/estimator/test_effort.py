@@ -25,7 +25,7 @@ def model() -> MDMA:
 
 
 def test_the_default_is_a_mixture_that_answers(model: MDMA) -> None:
-    assert len(model.members_) == 3
+    assert len(model.members_) == 5  # three that were trained, and two Gaussian mixtures
     assert sum(member["weight"] for member in model.members_) == pytest.approx(1)
     assert 0 < model.prob({"a": (0, None)}, given={"c": "up"}) <= 1
     assert np.isfinite(model.score(make()))
@@ -49,6 +49,16 @@ def test_an_option_of_one_model_fits_one() -> None:
     assert type(one.module_).__name__ == "CopulaDensity"
     tree = MDMA(width=3, max_steps=10, random_state=0).fit(make())
     assert type(tree.module_).__name__ == "TensorDensity"
+
+
+def test_a_quick_fit_answers_as_well() -> None:
+    quick = MDMA(effort="quick", random_state=0).fit(make())
+    assert {member["steps"] for member in quick.members_} == {0}
+    assert sum(member["weight"] for member in quick.members_) == pytest.approx(1)
+    assert 0 < quick.prob({"a": (0, None)}, given={"c": "up"}) <= 1
+    assert not quick.impute(make()).isna().any().any()
+    words = make()[["c"]].assign(d=["u", "v", "v"] * 50)  # nothing to couple: trained trees
+    assert np.isfinite(MDMA(effort="quick", random_state=0).fit(words).score(words))
 
 
 def test_unknown_efforts_are_refused() -> None:
