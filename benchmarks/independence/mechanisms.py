@@ -63,7 +63,7 @@ NULL: dict[str, Callable[[int, np.random.Generator], Parts]] = {
 
 # What Y takes from the noise of X: a dependence that all tests should see, and two that only some
 # can: one without correlation, and one of spread alone.
-STRENGTH = 0.3
+STRENGTH = 0.15
 ALTERNATIVES: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
     "additive": lambda e, y, s: y + STRENGTH * s * e,
     "even": lambda e, y, s: y + STRENGTH * s * (np.abs(e) - np.abs(e).mean()) * 2,

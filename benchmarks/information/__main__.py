@@ -2,7 +2,10 @@
 
 import sys
 
-from benchmarks.information.run import main
+from benchmarks.information import report, run
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if sys.argv[1:2] == ["report"]:
+        report.main(sys.argv[2:])
+    else:
+        run.main(sys.argv[1:])

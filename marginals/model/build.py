@@ -22,7 +22,7 @@ from marginals.tensors.couplings import Couplings
 TensorName = Literal["ht", "cp", "mera", "full", "copula"]
 TreeName = Literal["coupled", "varied", "balanced", "random"]
 LeavesName = Literal["neural", "normal", "logistic"]
-Init = Literal["data", "paper", "em"]
+Init = Literal["data", "paper", "em", "scales"]
 
 # Rows looked at for scales and for the tree: enough for three digits of a correlation.
 _MOST_ROWS = 100_000
@@ -69,7 +69,8 @@ def build(
         atoms: for each column with points of positive mass, those points.
         init: "data" starts component k as a narrow kernel on a random row, with weights near the
             diagonal; "paper" uses the paper's parametrisation and start; "em" starts copula
-            components as those of a Gaussian mixture.
+            components as those of a Gaussian mixture, and "scales" of one whose components begin
+            at one centre with growing spreads.
         dtype: of the parameters.
         seed: of the start and of the random tree.
 
@@ -109,12 +110,12 @@ def start(
     model: TensorDensity | CopulaDensity, x: Tensor, init: Init = "data", seed: int = 0
 ) -> None:
     """Set all parameters for data `x` (N, D), NaN where missing."""
-    if init not in ("data", "paper", "em"):
-        raise ValueError(f"Expected `init` to be 'data', 'paper' or 'em'; got {init!r}.")
-    if init == "em" and isinstance(model, CopulaDensity):
-        start_by_em(model, x, seed)
+    if init not in ("data", "paper", "em", "scales"):
+        raise ValueError(f"Expected `init` to be 'data', 'paper', 'em' or 'scales'; got {init!r}.")
+    if init in ("em", "scales") and isinstance(model, CopulaDensity):
+        start_by_em(model, x, seed, scales=init == "scales")
         return
-    if init == "em":  # nothing to couple
+    if init in ("em", "scales"):  # nothing to couple
         init = "data"
     generator = torch.Generator().manual_seed(seed)
     rows = _complete_rows(x, model.leaves.width, generator)  # (M, D)

@@ -5,7 +5,9 @@ less one, the components are those of the mixture; with fewer, their strongest d
 """
 
 import warnings
+from typing import Any
 
+import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
@@ -23,11 +25,12 @@ _ROUNDS = 10
 
 
 @torch.no_grad()
-def start_by_em(model: CopulaDensity, x: Tensor, seed: int = 0) -> None:
+def start_by_em(model: CopulaDensity, x: Tensor, seed: int = 0, scales: bool = False) -> None:
     """Set all parameters of a model for data `x` (N, D), NaN where missing.
 
     Missing cells are filled for this purpose by regressions on the others, with noise. Columns
-    that are not coupled take part as numbers, categories as indicators.
+    that are not coupled take part as numbers, categories as indicators. EM starts from clusters,
+    or with `scales` from components of one centre and growing spread: joint tails.
     """
     generator = torch.Generator().manual_seed(seed)
     x = x[torch.randperm(len(x), generator=generator)[:_MOST_ROWS]]
@@ -35,6 +38,8 @@ def start_by_em(model: CopulaDensity, x: Tensor, seed: int = 0) -> None:
         family.scale_to(x[:, list(owned)].T)
         if isinstance(family, SharedLeaves):
             family.learned.start(generator)
+            if scales:  # tails that are long on the scale of the components
+                family.learned.gate.fill_(-1.1)
     points = _points(model, x)  # (N, P), the coupled columns first
     filled = _filled(points, generator).numpy()
     width = model.couplings.size[1]
@@ -44,6 +49,7 @@ def start_by_em(model: CopulaDensity, x: Tensor, seed: int = 0) -> None:
         covariance_type="diag" if diagonal else "full",
         reg_covar=_RIDGE,
         random_state=seed % (1 << 32),
+        **(_growing(filled, min(width, len(x)), diagonal) if scales else {}),
     )
     with warnings.catch_warnings():  # a start need not have converged
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -66,6 +72,18 @@ def start_by_em(model: CopulaDensity, x: Tensor, seed: int = 0) -> None:
     first.set_components(location.T, scale.T)
     correlation = covariance / (scale[:, :, None] * scale[:, None])
     model.couplings.start_as(torch.from_numpy(mixture.weights_)[order], correlation)
+
+
+def _growing(points: Any, width: int, diagonal: bool) -> dict[str, Any]:
+    """Return the start of a mixture whose components differ in spread alone."""
+    spreads = np.geomspace(0.4, 2.0, width) if width > 1 else np.ones(1)
+    covariance = np.cov(points.T).reshape(points.shape[1], -1) + _RIDGE * np.eye(points.shape[1])
+    precision = 1 / covariance.diagonal() if diagonal else np.linalg.inv(covariance)
+    return {
+        "weights_init": np.full(width, 1 / width),
+        "means_init": np.repeat(points.mean(0)[None], width, 0),
+        "precisions_init": np.stack([precision / spread**2 for spread in spreads]),
+    }
 
 
 def _points(model: CopulaDensity, x: Tensor) -> Tensor:

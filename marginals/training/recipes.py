@@ -83,12 +83,15 @@ def _gaussian_recipes(rows: int, coupled: int, widths: Sequence[int]) -> list[Re
         return []
     # One factor less than columns holds any correlation; of many, the strongest directions.
     most = min(coupled - 1, 20)
-    sizes = [(w, most) for w in widths if w == 1 or rows >= _ROWS_EACH * w]
+    sizes = [(w, most, "em") for w in widths if w == 1 or rows >= _ROWS_EACH * w]
     if coupled > _FEW_COLUMNS:
-        sizes += [(1, _FEW_COLUMNS - 1)]
-        sizes += [(w, 0) for w in (8, 24) if rows >= _ROWS_EACH * w]
-    options = {"tensor": "copula", "init": "em"}
-    return [Recipe({**options, "width": w, "rank": r}, _training(0.0, 0)) for w, r in sizes]
+        few = [(1, _FEW_COLUMNS - 1, "em"), (8, 0, "em"), (24, 0, "em")]
+        tails = [(6, 0, "scales"), (4, most, "scales")]
+        sizes += [size for size in few + tails if rows >= _ROWS_EACH * size[0]]
+    return [
+        Recipe({"tensor": "copula", "width": w, "rank": r, "init": init}, _training(0.0, 0))
+        for w, r, init in sizes
+    ]
 
 
 def varied(recipe: Recipe, seed: int) -> Recipe:
