@@ -1,7 +1,6 @@
 """How columns depend on each other: entropy, information, tests of independence, by name."""
 
 from abc import ABC, abstractmethod
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import torch
 from sklearn.utils import check_random_state
 
 from marginals import tasks
+from marginals.answers.tester import IndependenceTester, places
 from marginals.model import Density, Evidence
 from marginals.table import Schema, decode, encode
 from marginals.tasks import Estimate, IndependenceResult
@@ -42,7 +42,7 @@ class Dependence(ABC):
         error.
         """
         density, schema = self._parts()
-        positions = _positions(schema, list(schema.names) if columns is None else columns)
+        positions = places(schema, list(schema.names) if columns is None else columns)
         names = [schema.names[i] for i in positions]
         frame = self._drawn(samples, random_state) if data is None else data
         cells = encode(schema, frame, columns=names)
@@ -72,7 +72,7 @@ class Dependence(ABC):
         overfitting reads as information.
         """
         density, schema = self._parts()
-        sides = (_positions(schema, side) for side in (a, b, given))
+        sides = (places(schema, side) for side in (a, b, given))
         first, second, third = sides
         return tasks.mutual_information(
             density, first, second, third or None, self._rows(data, samples, random_state)
@@ -89,9 +89,9 @@ class Dependence(ABC):
     ) -> pd.DataFrame:
         """Return the mutual information of all pairs of columns in nats; see the single one."""
         density, schema = self._parts()
-        known = _positions(schema, given)
+        known = places(schema, given)
         rest = [i for i in range(len(schema)) if i not in known]
-        asked = rest if columns is None else list(_positions(schema, columns))
+        asked = rest if columns is None else list(places(schema, columns))
         rows = self._rows(data, samples, random_state)
         found = tasks.mutual_information_matrix(density, asked, known or None, rows)
         names = [schema.names[i] for i in asked]
@@ -105,6 +105,14 @@ class Dependence(ABC):
         Without `data`, at the rows that were fitted. See `marginals.tasks.independence_test` for
         the test and its options (`q`, `ties`, `incomplete`, `seed`).
         """
+        tester = self.independence_tester(data=data, **options)
+        return tester.independence_test(x, y, given)
+
+    def independence_tester(self, *, data: Any = None, **options: Any) -> IndependenceTester:
+        """Return what makes many tests of independence at the same rows, each transform once.
+
+        Without `data`, at the rows that were fitted. Options are those of `independence_test`.
+        """
         density, schema = self._parts()
         rows = self._fitted_rows() if data is None else encode(schema, data).evidence
         if rows is None:
@@ -112,8 +120,7 @@ class Dependence(ABC):
                 "Expected `data`, rows to test on: a model that was loaded from a file, or a view "
                 "of one, does not hold those it was fitted to."
             )
-        first, second, third = (_positions(schema, side) for side in (x, y, given))
-        return tasks.independence_test(density, first, second, third or None, rows, **options)
+        return IndependenceTester(schema, [(density, rows)], **options)
 
     def _rows(self, data: Any, samples: int, random_state: Any) -> Evidence:
         """Return rows of data, or draws, as cells: integers and rounded values have a mass."""
@@ -131,12 +138,3 @@ class Dependence(ABC):
         with torch.no_grad():
             rows = density.sample(samples, generator=generator)
         return decode(schema, rows)
-
-
-def _positions(schema: Schema, columns: Any) -> tuple[int, ...]:
-    """Return the positions of one column or several; None is no column."""
-    if columns is None:
-        return ()
-    single = isinstance(columns, str | Integral)
-    names: list[Any] = [columns] if single else list(columns)
-    return tuple(schema.positions(names)) if names else ()

@@ -1,7 +1,7 @@
 """A number found by averaging, and how sure it is."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import final
 
@@ -11,7 +11,7 @@ from torch import Tensor
 @final
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over rows, in nats, with its standard error.
+    """A mean over rows, with its standard error.
 
     The error is that of the finite number of rows alone: a model that fits badly gives a wrong
     value with a small error.
@@ -19,6 +19,7 @@ class Estimate:
     Args:
         value: the mean.
         stderr: its standard error; infinite if there was one row.
+        unit: of both; empty for a plain number.
 
     >>> found = Estimate(0.51083, 0.00214)
     >>> print(found)
@@ -30,6 +31,7 @@ class Estimate:
 
     value: float
     stderr: float
+    unit: str = field(default="nats", repr=False)
 
     @staticmethod
     def mean_of(values: Tensor) -> "Estimate":
@@ -52,8 +54,9 @@ class Estimate:
         return self.value
 
     def __str__(self) -> str:
+        unit = f" {self.unit}" if self.unit else ""
         if not (0 < self.stderr < math.inf and math.isfinite(self.value)):
-            return f"{self.value:.4g} ± {self.stderr:.2g} nats"
+            return f"{self.value:.4g} ± {self.stderr:.2g}{unit}"
         # Two digits of the error, and as many of the value as it makes sure of.
         digits = max(0, 1 - math.floor(math.log10(self.stderr)))
-        return f"{self.value:.{digits}f} ± {self.stderr:.{digits}f} nats"
+        return f"{self.value:.{digits}f} ± {self.stderr:.{digits}f}{unit}"

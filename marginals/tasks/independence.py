@@ -18,9 +18,9 @@ from typing import Any, Literal, final, overload
 import torch
 from torch import Tensor
 
-from marginals.model.density import Density, in_batches
-from marginals.model.evidence import Evidence
-from marginals.tasks.rows import Columns, groups, is_known, only, seeded
+from marginals.model.density import Density
+from marginals.tasks.rows import Columns, groups, seeded
+from marginals.tasks.uniforms import Uniforms
 
 Ties = Literal["random", "middle"]
 Incomplete = Literal["marginalise", "omit"]
@@ -134,88 +134,102 @@ def independence_test(
     >>> independence_test(build(rows, width=4), 0, 1, given=[2], rows=rows).degrees
     1
     """
-    first, second, third = groups(density, x=x, y=y, given=given)
-    counts = _counts(q, trim, ramp)
+    counts = tuple(q) if isinstance(q, Sequence) else (q,)
+    results = independence_tests(
+        Uniforms([(density, rows)]),
+        x,
+        y,
+        given,
+        counts,
+        trim=trim,
+        ramp=ramp,
+        ties=ties,
+        incomplete=incomplete,
+        seed=seed,
+    )
+    return results if isinstance(q, Sequence) else results[0]
+
+
+@torch.no_grad()
+def independence_tests(
+    uniforms: Uniforms,
+    x: Columns,
+    y: Columns,
+    given: Columns | None,
+    counts: Sequence[int] = (1,),
+    *,
+    trim: float = 0.01,
+    ramp: float = 0.01,
+    ties: Ties = "random",
+    incomplete: Incomplete = "marginalise",
+    seed: int = 0,
+) -> tuple[IndependenceResult, ...]:
+    """Test as `independence_test` does, at rows whose transforms are kept from test to test.
+
+    Args:
+        uniforms: the rows, under one density or several.
+        x, y, given: as there.
+        counts: numbers of functions of each uniform, a result for each.
+        trim, ramp, ties, incomplete, seed: as there.
+    """
+    first, second, third = groups(uniforms.density, x=x, y=y, given=given)
+    _check_counts(counts, trim, ramp)
     _check_choice("ties", ties, ("random", "middle"))
     _check_choice("incomplete", incomplete, ("marginalise", "omit"))
-    cells = _usable(density.checked(rows), first + second, third if incomplete == "omit" else ())
-    below, above = _jumps(density, cells, first, second, third)
-    if ties == "random":
-        noise = torch.rand(
-            above.shape, dtype=above.dtype, device=above.device, generator=seeded(density, seed)
+    use = _usable(uniforms, first + second, third if incomplete == "omit" else ())
+    ends = _ends(uniforms, first, second, third)[use]  # (B, n, 2)
+    if bool(ends.isnan().any()):
+        raise ValueError(
+            "Expected what `rows` know to have positive probability; got a row in which "
+            f"columns {list(third)} have none. Leave it out."
         )
-    else:
-        noise = torch.full_like(above, 0.5)
-    u = below + noise * (above - below)  # (B, n)
-    results = tuple(_tested(u, len(first), count, trim, ramp, ties) for count in counts)
-    return results if isinstance(q, Sequence) else results[0]
+    u = within(ends, ties, seeded(uniforms.density, seed))
+    return tuple(result_of_uniforms(u, len(first), q, trim, ramp, ties) for q in counts)
 
 
 # The transform to uniforms ----------------------------------------------------------------------
 
 
-def _usable(cells: Evidence, needed: tuple[int, ...], complete: tuple[int, ...]) -> Evidence:
-    """Return the rows that know all of some columns."""
-    several = sorted(set(cells.sets) & set(needed))
-    if several:
-        raise ValueError(
-            "Expected values or intervals in the columns tested; got sets of categories in "
-            f"{several}. Give a code, or leave these rows out."
-        )
-    use = is_known(cells, needed + complete).all(1)
+def _usable(uniforms: Uniforms, needed: tuple[int, ...], complete: tuple[int, ...]) -> Tensor:
+    """Say which rows know all of some columns, (B,)."""
+    uniforms.check_no_sets(needed)
+    use = uniforms.known(needed + complete).all(1)
     if int(use.sum()) < 2:
         what = "both sides and all of `given`" if complete else "both sides"
         raise ValueError(
             f"Expected at least 2 rows that know {what}; got {int(use.sum())} among {len(use)}. "
             "Give more rows, or rows with these cells filled in."
         )
-    return cells.rows(use)
-
-
-def _jumps(
-    density: Density,
-    cells: Evidence,
-    first: tuple[int, ...],
-    second: tuple[int, ...],
-    given: tuple[int, ...],
-) -> tuple[Tensor, Tensor]:
-    """Return the CDF just below and at the end of each cell of both sides, each (B, n)."""
-    # The first columns of both sides share their evidence, hence one pass.
-    heads = (first[0], second[0])
-    found = dict(zip(heads, _ends(density, cells, heads, given).unbind(1), strict=True))
-    for side in (first, second):
-        for position in range(1, len(side)):
-            asked = (side[position],)
-            found[asked[0]] = _ends(density, cells, asked, (*given, *side[:position]))[:, 0]
-    ends = torch.stack([found[c] for c in first + second], 1)  # (B, n, 2)
-    return ends[..., 0], ends[..., 1]
+    return use
 
 
 def _ends(
-    density: Density, cells: Evidence, asked: tuple[int, ...], given: tuple[int, ...]
+    uniforms: Uniforms, first: tuple[int, ...], second: tuple[int, ...], given: tuple[int, ...]
 ) -> Tensor:
-    """Return F at both ends of the cells of columns, given others, (B, n, 2)."""
+    """Return F at both ends of each cell of both sides, (B, n, 2)."""
+    # The first columns of both sides share their evidence, hence one pass.
+    heads = (first[0], second[0])
+    found = dict(zip(heads, uniforms.ends(heads, given).unbind(1), strict=True))
+    for side in (first, second):
+        for position in range(1, len(side)):
+            before = (*given, *side[:position])
+            found[side[position]] = uniforms.ends(side[position : position + 1], before)[:, 0]
+    return torch.stack([found[c] for c in first + second], 1)
 
-    def of(part: Evidence) -> Tensor:
-        univariates = density.univariates(only(part, given), asked)
-        if bool((univariates.log_evidence == -torch.inf).any()):
-            raise ValueError(
-                "Expected what `rows` know to have positive probability; got a row in which "
-                f"columns {list(given)} have none. Leave it out."
-            )
-        bounds = part.cells(asked)
-        lower, upper = bounds.lower.T, bounds.upper.T  # (B, n)
-        # An exact value is the cell (x-, x], without width unless it is a category or an atom.
-        before = torch.where(lower < upper, lower, lower.nextafter(lower.new_tensor(-torch.inf)))
-        return univariates.logcdf(torch.stack([before, upper])).exp().double().movedim(0, -1)
 
-    return in_batches(of, cells, density.rows_at_once())
+def within(ends: Tensor, ties: Ties, generator: torch.Generator) -> Tensor:
+    """Return a number in the jump of the CDF at each cell, whose ends are (..., 2)."""
+    below, above = ends.unbind(-1)
+    if ties == "middle":
+        return (below + above) / 2
+    noise = torch.rand(above.shape, dtype=above.dtype, device=above.device, generator=generator)
+    return below + noise * (above - below)
 
 
 # The test of independence -----------------------------------------------------------------------
 
 
-def _tested(
+def result_of_uniforms(
     u: Tensor, split: int, q: int, trim: float, ramp: float, ties: Ties
 ) -> IndependenceResult:
     """Test whether the first `split` columns of uniforms (B, n) depend on the others."""
@@ -247,10 +261,11 @@ def trimmed_functions(u: Tensor, q: int, trim: float, ramp: float) -> Tensor:
     return weight * away / (2 * (flat + ramps)) ** 0.5
 
 
-def _counts(q: int | Sequence[int], trim: float, ramp: float) -> tuple[int, ...]:
-    counts = tuple(q) if isinstance(q, Sequence) else (q,)
+def _check_counts(counts: Sequence[int], trim: float, ramp: float) -> None:
     if not counts or any(not isinstance(count, Integral) or count < 1 for count in counts):
-        raise ValueError(f"Expected `q` to be a number of functions, 1 or more; got {q!r}.")
+        raise ValueError(
+            f"Expected `q` to be a number of functions, 1 or more; got {list(counts)}."
+        )
     if not 0 <= trim < 0.5:
         raise ValueError(f"Expected `trim` to be at least 0 and below 0.5; got {trim}.")
     widest = (0.5 - trim) / max(counts)
@@ -259,7 +274,6 @@ def _counts(q: int | Sequence[int], trim: float, ramp: float) -> tuple[int, ...]
             f"Expected `ramp` to be positive and at most {widest:.3g}, half the width of a piece; "
             f"got {ramp}. Give a smaller ramp or a smaller `q`."
         )
-    return counts
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
