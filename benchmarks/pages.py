@@ -1,5 +1,6 @@
 """Pages whose tables are written by the code that measured, between two marks."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 START, END = "<!-- measured: written by the report command -->", "<!-- end of measured -->"
@@ -25,3 +26,16 @@ def tables_of(page: str) -> str:
 def write_tables(path: Path, tables: str) -> None:
     """Put tables into a page."""
     path.write_text(with_tables(path.read_text(), tables))
+
+
+def command(program: str, words: Sequence[str]) -> str:
+    """Return a command as a result file tells it: without the folders of a machine.
+
+    >>> command("benchmarks.x", ["--data", "/a/b", "--seeds", "0"])
+    'python -m benchmarks.x --data DATA --seeds 0'
+    """
+    told = list(words)
+    for place, word in enumerate(words[:-1]):
+        if word in ("--data", "--out"):
+            told[place + 1] = word.strip("-").upper()
+    return " ".join(["python -m", program, *told])

@@ -22,6 +22,8 @@ MODULES = {
     "marginals": "The top of the package.",
     "marginals.answers": "What `MDMA` shares with its views.",
     "marginals.tasks": "On a `Density`, by column positions; `MDMA` offers them by name.",
+    "marginals.causal": 'Needs causal-learn: `pip install "marginals[causal]"`.',
+    "marginals.synthesis": "How good synthetic rows are.",
     "marginals.plotting": 'Needs matplotlib: `pip install "marginals[plot]"`.',
     "marginals.table": "What is known of columns, and the way from cells to evidence and back.",
     "marginals.language": "The query language of `MDMA.query` and the command line.",

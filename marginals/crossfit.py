@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from marginals import tasks
+from marginals.answers.dependence import as_frames
 from marginals.answers.tester import IndependenceTester, places
 from marginals.estimator import MDMA, _columns_of, _frame
 from marginals.model import Density, Evidence
@@ -78,13 +79,20 @@ class CrossFit:
                 out[rows] = value.double().cpu().numpy()
         return out
 
-    def mutual_information_matrix(self, columns: Any = None, given: Any = None) -> pd.DataFrame:
-        """Return the mutual information of all pairs of columns in nats."""
+    def mutual_information_matrix(
+        self, columns: Any = None, given: Any = None, *, stderr: bool = False
+    ) -> Any:
+        """Return the mutual information of all pairs of columns in nats.
+
+        Args:
+            columns: two or more; by default all that are not given.
+            given: columns to condition on in every pair.
+            stderr: return the standard errors as a second frame.
+        """
         known = places(self.schema, given)
         asked = None if columns is None else places(self.schema, columns)
         found = tasks.folded_information_matrix(self.parts, asked, known or None)
-        names = [self.schema.names[i] for i in found.columns]
-        return pd.DataFrame(found.values.cpu().numpy(), index=names, columns=names)
+        return as_frames(found, self.schema, stderr)
 
     def independence_test(
         self, x: Any, y: Any, given: Any = None, **options: Any
@@ -98,8 +106,18 @@ class CrossFit:
         """
         return self.independence_tester(**options).independence_test(x, y, given)
 
-    def independence_tester(self, **options: Any) -> IndependenceTester:
-        """Return what makes many tests at these rows, each transform once."""
+    def independence_tester(self, *, data: Any = None, **options: Any) -> IndependenceTester:
+        """Return what makes many tests at these rows, each transform once.
+
+        Args:
+            data: None, as the rows are those that were fitted.
+            options: see `marginals.tasks.independence_test`.
+        """
+        if data is not None:
+            raise ValueError(
+                "Expected no `data` beside cross-fitted models: each tests the rows it has not "
+                "seen. Fit an `MDMA` to test others."
+            )
         return IndependenceTester(self.schema, self.parts, **options)
 
 

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from marginals.answers.asked import like
+from marginals.answers.imputation import Imputation
 from marginals.features import TableEstimator, fitted
 
 
@@ -71,6 +72,21 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             names = self.get_feature_names_out()[self.n_features_in_ :]
             done = pd.concat([done, flags.set_axis(names, axis=1)], axis=1)
         return _as_given(X, done)
+
+    def transform_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:  # noqa: N803
+        """Return two tables like X: the lower and the upper ends of each cell's central interval.
+
+        An observed cell is its own interval; a missing category without an order has none.
+
+        Args:
+            X: a table with gaps.
+            level: the probability that a missing cell lies between its ends.
+        """
+        frame = self._features(X)
+        if not 0 < level < 1:
+            raise ValueError(f"Expected `level` to lie between 0 and 1; got {level}.")
+        lower, upper = Imputation(*self.model_._parts(), frame).bounds(level)
+        return _as_given(X, lower), _as_given(X, upper)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names of the columns that `transform` gives.

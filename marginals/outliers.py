@@ -5,33 +5,42 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 from sklearn.base import OutlierMixin
+from sklearn.utils import check_random_state
 
+from marginals.answers.ranges import normal_ranges
+from marginals.estimator import MDMA
 from marginals.features import TableEstimator, fitted
-from marginals.model import Density, Evidence
+from marginals.model import Mixture
 from marginals.table import encode
+from marginals.tasks.row_tails import RowTails
 
 Floats = npt.NDArray[np.float64]
 
-# In nats: rows of discrete columns tie with draws, up to the rounding of float32.
-_TIE = 1e-5
+# Coarse models: what is rare in a table shall not have components of its own. One sees the tails of
+# clouds, the other gaps between them. Chosen on four tables, see docs/anomalies.md.
+_COARSE: tuple[dict[str, Any], ...] = (
+    {"tensor": "cp", "width": 32, "noise": 0.5, "batch_size": 128, "max_steps": 300},
+    {"tensor": "cp", "width": 48, "noise": 0.2, "batch_size": 128, "max_steps": 300},
+)
 
 
 @final
 class MDMAOutlierDetector(OutlierMixin, TableEstimator):
-    """Score rows by how often the model draws a row as unlikely as they are.
+    """Score rows by how often a row of the training table is as extreme as they are.
 
-    A row's score is the log of the tail probability of its log density (on the model's scale,
-    where bounded columns have no end) among draws of the model with the same cells missing: rows
-    with gaps compare fairly with complete ones.
+    A row is extreme if its cells are unlikely together, or each alone, or far out in their columns
+    (on the model's scale, where bounded columns have no end). Its score is the log of the share of
+    training rows that are as extreme if the same cells of theirs are missing: rows with gaps
+    compare fairly with complete ones. See `marginals.tasks.row_tails`.
 
     Args:
         model: an `MDMA`, which is cloned and fitted, or one that is fitted already, which is used
-            as it is; None for the default.
+            as it is; None for a mixture of two coarse ones, which do not learn rare rows by heart.
         contamination: the share of the training rows that count as outliers.
-        samples: the number of draws by which tail probabilities are told.
-        random_state: of the draws, and of the default model.
+        samples: the most training rows that others are compared with.
+        random_state: of the choice of these rows, of the draws that fill their gaps, and of the
+            coarse models.
 
     Attributes:
         model_: the fitted model.
@@ -76,26 +85,37 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
                 f"Expected `samples` to be at least 1; got {self.samples}. Some 1000 tell "
                 "probabilities down to 0.001."
             )
-        self._keep(fitted(self.model, X, self.random_state))
-        self._draws = self.model_.sample(self.samples, random_state=self.random_state)
+        model = self.model
+        self._keep(_coarse(X, self.random_state) if model is None else fitted(model, X))
+        frame = self._features(X)
+        _refuse_intervals(frame)
+        self._tails = self._compared(frame)
         scores = self.score_samples(X)
         self.offset_ = float(np.quantile(scores, self.contamination))
         self.decision_scores_, self.threshold_ = -scores, -self.offset_
         self.labels_ = (scores < self.offset_).astype(np.int64)
         return self
 
+    def _compared(self, frame: pd.DataFrame) -> RowTails:
+        """Take some training rows, with draws in their gaps, to compare others with."""
+        density, schema = self.model_._parts()
+        random = check_random_state(self.random_state)
+        chosen = random.permutation(len(frame))[: self.samples]
+        rows = frame.iloc[chosen]
+        filled = self.model_.impute(rows, "draw", random_state=random)
+        known = frame.notna().to_numpy(dtype=bool)
+        return RowTails(density, encode(schema, filled).evidence, known)
+
     def score_samples(self, X: Any) -> Any:  # noqa: N803
         """Return the log tail probability of each row, (N,); lower is more abnormal.
 
-        Where no draw is as unlikely, the log density itself goes on. Rows of which nothing is known
-        score 0.
+        Beyond the most extreme training rows it falls on as an exponential tail. Rows of which
+        nothing is known score 0.
         """
         frame = self._features(X)
         _refuse_intervals(frame)
-        density, schema = self.model_._parts()
-        return _log_tails(
-            density, encode(schema, frame).evidence, encode(schema, self._draws).evidence
-        )
+        _, schema = self.model_._parts()
+        return self._tails(encode(schema, frame).evidence)
 
     def decision_function(self, X: Any) -> Any:  # noqa: N803
         """Return scores that are negative for outliers, (N,)."""
@@ -110,6 +130,30 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
         frame = self._features(X)
         return self.model_.surprise(frame)
 
+    def normal_ranges(self, X: Any, level: float = 0.9) -> pd.DataFrame:  # noqa: N803
+        """Return what would be normal in each known cell given the others of its row.
+
+        A line for each cell, by rows and then columns: its row, column and value, the conditional
+        median (`expected`; of unordered categories the most likely one), the ends of the central
+        interval that holds the share `level` (None for unordered categories), and `tail`: how
+        likely a value as far out is, on either side, or of a category its probability.
+
+        Args:
+            X: rows, with gaps or without.
+            level: the share that the ranges hold.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"Expected `level` to lie between 0 and 1; got {level}.")
+        frame = self._features(X)
+        return normal_ranges(*self.model_._parts(), frame, level)
+
+
+def _coarse(x: Any, random_state: Any) -> MDMA:
+    """Fit the models of the default, and join them."""
+    models = [MDMA(**options, random_state=random_state).fit(x) for options in _COARSE]
+    models[0].module_ = Mixture([model.module_ for model in models])
+    return models[0]
+
 
 def _refuse_intervals(frame: pd.DataFrame) -> None:
     for name in frame.columns:
@@ -118,41 +162,3 @@ def _refuse_intervals(frame: pd.DataFrame) -> None:
                 f"Expected exact or missing cells to score; got intervals in column {name!r}, "
                 "whose probability does not compare with the density of draws. Leave it out."
             )
-
-
-def _log_tails(density: Density, rows: Evidence, draws: Evidence) -> Floats:
-    """Return the log tail probability of each row among draws with its gaps, (B,)."""
-    values = _log_values(density, rows)
-    patterns, pattern_of = np.unique(rows.missing().cpu().numpy(), axis=0, return_inverse=True)
-    out = np.zeros(len(rows))
-    for number, gaps in enumerate(patterns):
-        if gaps.all():
-            continue  # nothing is known: any draw is as likely
-        held = pattern_of.reshape(-1) == number
-        alike = draws
-        for column in np.asarray(rows.columns)[gaps].tolist():
-            alike = alike.without(column)
-        out[held] = _log_tail(values[held], _log_values(density, alike))
-    return out
-
-
-def _log_values(density: Density, evidence: Evidence) -> Floats:
-    with torch.no_grad():
-        return density.log_value(evidence).double().cpu().numpy()
-
-
-def _log_tail(values: Floats, drawn: Floats) -> Floats:
-    """Return log P(a draw's log density <= value), linear in between the draws' log densities.
-
-    Below the least draw it goes on with slope 1: in the tails of most densities the probability
-    falls about as the density does.
-
-    >>> _log_tail(np.array([-3.0, 0.0, 2.0]), np.array([0.0, 1.0])).round(2).tolist()
-    [-3.69, -0.69, 0.0]
-    """
-    points, counts = np.unique(drawn[drawn > -np.inf], return_counts=True)
-    if not len(points):
-        return np.where(values > -np.inf, 0.0, -np.inf)
-    shares = np.log(np.cumsum(counts) / counts.sum())
-    at = values + _TIE
-    return np.interp(at, points, shares) + np.minimum(at - points[0], 0.0)

@@ -75,7 +75,7 @@ def event(schema: Schema, of: Mapping[Any, Any]) -> Encoded:
             "Expected an event as a dict of columns, such as {'age': (30, 40)}; got "
             f"{type(of).__name__}. For rows of values ask for `pdf` or `cdf`."
         )
-    cells = encode_known(schema, of, strict=False)
+    cells = encode_known(schema, of, strict=False, fine=False)
     for place, position in enumerate(cells.evidence.columns):
         column = schema.columns[position]
         low = float(cells.evidence.lower[0, place])

@@ -1,7 +1,6 @@
 """How columns depend on each other: entropy, information, tests of independence, by name."""
 
 from abc import ABC, abstractmethod
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,10 @@ import torch
 from sklearn.utils import check_random_state
 
 from marginals import tasks
+from marginals.answers.tester import IndependenceTester, places
 from marginals.model import Density, Evidence
 from marginals.table import Schema, decode, encode
-from marginals.tasks import Estimate, IndependenceResult
+from marginals.tasks import Estimate, IndependenceResult, InformationMatrix
 
 _SAMPLES = 10_000
 
@@ -42,7 +42,7 @@ class Dependence(ABC):
         error.
         """
         density, schema = self._parts()
-        positions = _positions(schema, list(schema.names) if columns is None else columns)
+        positions = places(schema, list(schema.names) if columns is None else columns)
         names = [schema.names[i] for i in positions]
         frame = self._drawn(samples, random_state) if data is None else data
         cells = encode(schema, frame, columns=names)
@@ -64,19 +64,50 @@ class Dependence(ABC):
         data: Any = None,
         samples: int = _SAMPLES,
         random_state: Any = 0,
+        permutations: int = 0,
     ) -> Estimate:
         """Return the mutual information of columns in nats, perhaps given others.
 
         The mean of log p(a, b | c) / (p(a | c) p(b | c)) over draws of the model, or over the rows
-        of `data`, with its standard error. Take rows that were not fitted: on the training rows
-        overfitting reads as information.
+        of `data`, with its standard error. Take rows that were not fitted, or `cross_fit`: on the
+        training rows overfitting reads as information. With `permutations`, `.pvalue` tells how
+        often cells of `b` dealt out anew among the rows give as much; without conditions alone.
         """
         density, schema = self._parts()
-        sides = (_positions(schema, side) for side in (a, b, given))
-        first, second, third = sides
-        return tasks.mutual_information(
-            density, first, second, third or None, self._rows(data, samples, random_state)
+        first, second, third = (places(schema, side) for side in (a, b, given))
+        rows = self._rows(data, samples, random_state)
+        return tasks.folded_information(
+            [(density, rows)], first, second, third or None, permutations
         )
+
+    def pointwise_mutual_information(self, a: Any, b: Any, data: Any, given: Any = None) -> Any:
+        """Return log p(a, b | c) / (p(a | c) p(b | c)) of each row of `data`, in nats."""
+        density, schema = self._parts()
+        first, second, third = (places(schema, side) for side in (a, b, given))
+        cells = encode(schema, data).evidence
+        with torch.no_grad():
+            found = tasks.pointwise_mutual_information(density, first, second, cells, third or None)
+        return found.double().cpu().numpy()
+
+    def total_correlation(
+        self,
+        columns: Any = None,
+        given: Any = None,
+        *,
+        data: Any = None,
+        samples: int = _SAMPLES,
+        random_state: Any = 0,
+    ) -> Estimate:
+        """Return the total correlation of columns (all by default) in nats, perhaps given others.
+
+        The mean of log p(x | c) less the sum of log p(x_j | c): 0 if all are independent.
+        """
+        density, schema = self._parts()
+        known = places(schema, given)
+        rest = [i for i in range(len(schema)) if i not in known]
+        asked = rest if columns is None else list(places(schema, columns))
+        rows = self._rows(data, samples, random_state)
+        return tasks.total_correlation(density, asked, known or None, rows)
 
     def mutual_information_matrix(
         self,
@@ -86,16 +117,19 @@ class Dependence(ABC):
         data: Any = None,
         samples: int = _SAMPLES,
         random_state: Any = 0,
-    ) -> pd.DataFrame:
-        """Return the mutual information of all pairs of columns in nats; see the single one."""
+        stderr: bool = False,
+    ) -> Any:
+        """Return the mutual information of all pairs of columns in nats; see the single one.
+
+        With `stderr`, a second frame holds the standard errors.
+        """
         density, schema = self._parts()
-        known = _positions(schema, given)
+        known = places(schema, given)
         rest = [i for i in range(len(schema)) if i not in known]
-        asked = rest if columns is None else list(_positions(schema, columns))
+        asked = rest if columns is None else list(places(schema, columns))
         rows = self._rows(data, samples, random_state)
         found = tasks.mutual_information_matrix(density, asked, known or None, rows)
-        names = [schema.names[i] for i in asked]
-        return pd.DataFrame(found.values.cpu().numpy(), index=names, columns=names)
+        return as_frames(found, schema, stderr)
 
     def independence_test(
         self, x: Any, y: Any, given: Any = None, *, data: Any = None, **options: Any
@@ -105,6 +139,14 @@ class Dependence(ABC):
         Without `data`, at the rows that were fitted. See `marginals.tasks.independence_test` for
         the test and its options (`q`, `ties`, `incomplete`, `seed`).
         """
+        tester = self.independence_tester(data=data, **options)
+        return tester.independence_test(x, y, given)
+
+    def independence_tester(self, *, data: Any = None, **options: Any) -> IndependenceTester:
+        """Return what makes many tests of independence at the same rows, each transform once.
+
+        Without `data`, at the rows that were fitted. Options are those of `independence_test`.
+        """
         density, schema = self._parts()
         rows = self._fitted_rows() if data is None else encode(schema, data).evidence
         if rows is None:
@@ -112,8 +154,7 @@ class Dependence(ABC):
                 "Expected `data`, rows to test on: a model that was loaded from a file, or a view "
                 "of one, does not hold those it was fitted to."
             )
-        first, second, third = (_positions(schema, side) for side in (x, y, given))
-        return tasks.independence_test(density, first, second, third or None, rows, **options)
+        return IndependenceTester(schema, [(density, rows)], **options)
 
     def _rows(self, data: Any, samples: int, random_state: Any) -> Evidence:
         """Return rows of data, or draws, as cells: integers and rounded values have a mass."""
@@ -133,10 +174,11 @@ class Dependence(ABC):
         return decode(schema, rows)
 
 
-def _positions(schema: Schema, columns: Any) -> tuple[int, ...]:
-    """Return the positions of one column or several; None is no column."""
-    if columns is None:
-        return ()
-    single = isinstance(columns, str | Integral)
-    names: list[Any] = [columns] if single else list(columns)
-    return tuple(schema.positions(names)) if names else ()
+def as_frames(found: InformationMatrix, schema: Schema, stderr: bool) -> Any:
+    """Return a matrix as a frame with the columns' names, and a second one of its errors."""
+    names = [schema.names[i] for i in found.columns]
+    values, errors = (
+        pd.DataFrame(part.cpu().numpy(), index=names, columns=names)
+        for part in (found.values, found.stderrs)
+    )
+    return (values, errors) if stderr else values

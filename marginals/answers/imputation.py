@@ -46,36 +46,65 @@ class Imputation:
 
     def intervals(self, level: float) -> pd.DataFrame:
         """Return, for each missing cell, its row, column and central interval, one per line."""
+        index = as_frame(self.x, self.schema.names).index
+        parts = []
+        for rows, name, low, high in self._ends(level):
+            line = {"row": index[rows], "column": name, "lower": _objects(low)}
+            parts.append(pd.DataFrame({**line, "upper": _objects(high)}))
+        blank = pd.DataFrame(columns=["row", "column", "lower", "upper"])
+        return pd.concat(parts, ignore_index=True) if parts else blank
+
+    def bounds(self, level: float) -> tuple[Any, Any]:
+        """Return two tables, of lower and of upper ends; an observed cell is its own interval.
+
+        Categories without an order have no interval: their cells stay missing.
+        """
+        sides: list[Any] = []
+        found = list(self._ends(level))
+        for side in (2, 3):
+            frame = self._frame()
+            for name in dict.fromkeys(part[1] for part in found):
+                own = [part for part in found if part[1] == name]
+                gaps = np.zeros(len(frame), dtype=bool)
+                gaps[np.concatenate([part[0] for part in own])] = True
+                # Parts of one column come in the order of the rows.
+                values = np.concatenate([_objects(part[side]) for part in own])
+                frame[name] = _filled(frame[name], gaps, values)
+            sides.append(like(self.x, frame))
+        return sides[0], sides[1]
+
+    def _ends(self, level: float) -> Iterator[tuple[npt.NDArray[np.intp], Any, Any, Any]]:
+        """Give rows, column, lower and upper ends of missing cells, batch by batch."""
         tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
-        lines = []
         seen = dict.fromkeys(self.places, 0)
         for place, column, parts in self._conditionals():
             if isinstance(column.kind, Categorical) and not column.ordered:
                 continue
             ends = parts.ppf(tails[:, None, None])[..., 0]  # (2, B)
             low, high = (decode_column(self.schema, column.name, end) for end in ends)
-            start = seen[place]
-            rows = np.flatnonzero(self.missing[:, place])[start : start + len(low)]
+            rows = np.flatnonzero(self.missing[:, place])[seen[place] :][: len(low)]
             seen[place] += len(low)
-            lines += [(r, column.name, a, b) for r, a, b in zip(rows, low, high, strict=True)]
-        frame = pd.DataFrame(lines, columns=["row", "column", "lower", "upper"])
-        index = as_frame(self.x, self.schema.names).index
-        frame["row"] = index[frame["row"].to_numpy(dtype=np.int64)]
-        return frame
+            yield rows, column.name, low, high
 
     def drawn(self, draws: int, generator: torch.Generator) -> list[Any]:
         """Fill all missing cells of a row by joint draws: a table for each."""
-        tables = []
+        found: list[dict[int, list[Any]]] = [{i: [] for i in self.places} for _ in range(draws)]
+        start, size = 0, max(1, self.density.rows_at_once() // draws)
         with torch.no_grad():
-            for _ in range(draws):
-                rows = self.density.sample_rows(self.evidence, 1, generator)[:, 0]
-                drawn = decode(self.schema, rows)
-                fills = {}
+            for part in self.evidence.batches(size):
+                gaps = self.missing[start : start + len(part)]
+                start += len(part)
+                rows = self.density.sample_rows(part, draws, generator)  # (B, S, D)
+                drawn = decode(self.schema, rows.transpose(0, 1).flatten(0, 1))
                 for place in self.places:
                     series = drawn.iloc[:, self.evidence.columns[place]]
-                    fills[place] = _objects(series[self.missing[:, place]])
-                tables.append(self._completed(fills))
-        return tables
+                    for number, fills in enumerate(found):
+                        own = series.iloc[number * len(part) : (number + 1) * len(part)]
+                        fills[place].append(_objects(own[gaps[:, place]]))
+        return [
+            self._completed({i: np.concatenate(values) for i, values in fills.items()})
+            for fills in found
+        ]
 
     def _conditionals(self) -> Iterator[tuple[int, Column, Univariates]]:
         """Give the conditionals of missing cells, column by column: two passes for each batch."""
@@ -94,11 +123,14 @@ class Imputation:
                     yield place, self.schema.columns[asked[at]], every.take(at, rows)
 
     def _completed(self, fills: dict[int, Any]) -> Any:
-        frame = as_frame(self.x, [self.schema.names[c] for c in self.evidence.columns]).copy()
+        frame = self._frame()
         for place, values in fills.items():
             name = frame.columns[place]
             frame[name] = _filled(frame[name], self.missing[:, place], values)
         return like(self.x, frame)
+
+    def _frame(self) -> pd.DataFrame:
+        return as_frame(self.x, [self.schema.names[c] for c in self.evidence.columns]).copy()
 
 
 def _filled(series: pd.Series, missing: npt.NDArray[np.bool_], values: Any) -> pd.Series:

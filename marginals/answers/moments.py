@@ -75,7 +75,8 @@ def _origins(parts: Univariates, line: Axis) -> FloatArray:
     reach = np.maximum(middle / 2 - low / 2, high / 2 - middle / 2)
     exponent = np.ceil((np.frexp(reach)[1] + 1) / _COARSE) * _COARSE
     unit = np.where(reach > 0, np.exp2(np.minimum(exponent, 1023)), 1.0)
-    apart = unit * np.minimum(2.0**_COARSE, np.finfo(np.float64).max / unit)
+    # Written so that no quotient overflows, whether the unit is above one or below.
+    apart = unit * np.minimum(2.0**_COARSE, np.finfo(np.float64).max / np.maximum(unit, 1.0))
     return np.stack([np.rint(middle / apart) * apart, unit], -1)
 
 

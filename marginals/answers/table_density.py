@@ -12,6 +12,7 @@ from torch import Tensor
 
 from marginals import language
 from marginals.answers import asked
+from marginals.answers.copulas import Copulas
 from marginals.answers.dependence import Dependence
 from marginals.answers.imputation import Imputation, mean_values
 from marginals.answers.moments import moments
@@ -21,7 +22,7 @@ from marginals.table import Categorical, Column, Schema, decode, decode_column
 from marginals.table.dtypes import family, unit
 
 
-class TableDensity(Dependence):
+class TableDensity(Dependence, Copulas):
     """A distribution over the columns of a table, asked by their names.
 
     Evidence (`given`, events) is a dict, where a scalar is an exact value, a pair (low, high) with
@@ -269,6 +270,10 @@ class TableView(TableDensity):
 
     def __repr__(self) -> str:
         return f"TableView({', '.join(map(str, self.schema_.names))})"
+
+    def score_samples(self, x: Any) -> Any:
+        """Return the log density of each row; missing cells are marginalised."""
+        return self.logpdf(x)
 
     def _parts(self) -> tuple[Density, Schema]:
         return self.module_, self.schema_

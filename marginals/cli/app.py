@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from marginals.cli import anomalies, asking, dependence, fitting, pictures, tables
+from marginals.cli import anomalies, asking, causal, dependence, fitting, pictures, tables
 from marginals.cli.command import INTERRUPTED
 
 app = typer.Typer(
@@ -44,7 +44,7 @@ def program(
     """
 
 
-for part in (fitting, asking, tables, anomalies, dependence, pictures):
+for part in (fitting, asking, tables, anomalies, dependence, causal, pictures):
     part.add(app)
 
 

@@ -41,7 +41,7 @@ def plot(
     json: options.Json = False,
 ) -> None:
     """Draw the marginals of columns and the densities of each pair of them."""
-    plotting = _plotting()
+    plotting = plotting_module()
     fitted = load_model(model)
     columns = [name_in(fitted.schema_, Column(name.strip())) for name in pairs.split(",") if name]
     told = {} if data is None else {"data": _table(fitted, data, format)}
@@ -62,7 +62,8 @@ def _table(model: Any, data: str, format: str | None) -> Any:
     return renamed(frames.read(data, format_for(data, format)), model.schema_)
 
 
-def _plotting() -> Any:
+def plotting_module() -> Any:
+    """Return `marginals.plotting`, drawing without a window."""
     try:
         import matplotlib as mpl
 

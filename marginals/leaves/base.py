@@ -101,6 +101,10 @@ class LeafFamily(nn.Module, ABC):
     def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
         """Return log CDF, log survival and log density (or mass) at `x` (n, B)."""
 
+    def cdf(self, x: Tensor, columns: Sequence[int]) -> Tensor:
+        """Return the CDF at `x` (n, B), (n, B, M), to a rounding error of one, not of itself."""
+        return self.evaluate(x, columns).log_cdf.exp()
+
     @abstractmethod
     def invert(
         self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]

@@ -10,6 +10,7 @@ from marginals.leaves.atoms import AtomLeaves
 from marginals.leaves.base import Cells, LeafEvaluation, LeafFamily, Truncation
 from marginals.leaves.categorical import CategoricalLeaves
 from marginals.leaves.neural import NeuralLeaves
+from marginals.leaves.repeats import find_repeats
 from marginals.leaves.shared import SharedLeaves
 from marginals.numerics import select
 
@@ -98,7 +99,7 @@ class Leaves(nn.Module):
     def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
         return self._gather(
-            columns, lambda family, own, at: [family.log_values(cells.take(at), own)]
+            columns, lambda family, own, at: [_log_values(family, cells.take(at), own)]
         )[0]
 
     def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
@@ -109,6 +110,10 @@ class Leaves(nn.Module):
             return [out.log_cdf, out.log_sf, out.log_density]
 
         return LeafEvaluation(*self._gather(columns, one))
+
+    def cdf(self, x: Tensor, columns: Sequence[int]) -> Tensor:
+        """Return the CDF at `x` (n, B), (n, B, M), to a rounding error of one, not of itself."""
+        return self._gather(columns, lambda family, own, at: [family.cdf(x[at], own)])[0]
 
     def invert(
         self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
@@ -188,3 +193,18 @@ class Leaves(nn.Module):
             options = {key: option for key, option in part.items() if key != "kind"}
             families.append(FAMILIES[part["kind"]](**options))
         return Leaves(families, config["columns"])
+
+
+def _log_values(family: LeafFamily, cells: Cells, columns: list[int]) -> Tensor:
+    """Return log values (n, B, M), of intervals that repeat from one evaluation of each."""
+    if not cells.intervals:
+        return family.log_values(cells, columns)
+    found = find_repeats(cells.take(cells.intervals))
+    if found is None:
+        return family.log_values(cells, columns)
+    rest = [i for i in range(len(columns)) if i not in cells.intervals]
+    parts = [found.spread(family.log_values(found.cells, [columns[i] for i in cells.intervals]))]
+    if rest:
+        parts.append(family.log_values(cells.take(rest), [columns[i] for i in rest]))
+    order = [*cells.intervals, *rest]
+    return select(torch.cat(parts), [order.index(i) for i in range(len(order))])

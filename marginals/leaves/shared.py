@@ -18,7 +18,7 @@ from marginals.leaves.scale import (
     log_interval,
     quantile,
 )
-from marginals.numerics import index_of, log_softplus, logit_of_interval, select
+from marginals.numerics import index_of, log_softplus, logit_of_interval, normal_cdf, select
 
 
 @final
@@ -123,6 +123,11 @@ class SharedLeaves(ContinuousLeaves):
         return LeafEvaluation(
             log_cdf(z, self.base), log_cdf(-z, self.base), self._log_density(z, log_slope)
         )
+
+    def cdf(self, x: Tensor, columns: Sequence[int]) -> Tensor:
+        """Return the CDF at `x` (n, B), (n, B, M), to a rounding error of one, not of itself."""
+        z, _ = self._standard(x, columns)
+        return normal_cdf(z) if self.base == "normal" else z.sigmoid()
 
     def log_interval(self, lower: Tensor, upper: Tensor, columns: Sequence[int]) -> Tensor:
         """Return log(phi(upper) - phi(lower)) for bounds (n, B), (n, B, M).

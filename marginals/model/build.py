@@ -155,7 +155,8 @@ def couplable(
     evidence: Evidence, categories: Mapping[int, int], atoms: Mapping[int, Sequence[float]]
 ) -> tuple[int, ...]:
     """Return the columns that copula components couple unless told otherwise."""
-    share = (evidence.lower < evidence.upper).double().mean(0).tolist()
+    known = (~evidence.lower.isnan()).double().sum(0).clamp_min(1)
+    share = ((evidence.lower < evidence.upper).double().sum(0) / known).tolist()
     # Many intervals in a row would cost an integral over all of them at each step.
     exact = [c for c, s in zip(evidence.columns, share, strict=True) if s < 0.5]
     return tuple(sorted(c for c in exact if c not in categories and c not in atoms))

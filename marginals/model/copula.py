@@ -25,6 +25,7 @@ from marginals.numerics import (
     select,
     sum_of_others,
 )
+from marginals.numerics.regression import conditional_of_rows
 from marginals.tensors.couplings import Couplings
 
 # Beyond, a matrix of columns by columns for each component costs more than the factors do.
@@ -234,7 +235,9 @@ class CopulaDensity(LeafDensity):
 
     def _scaled(self, known: Evidence, asked: Sequence[int]) -> ScaledMixtures:
         """Return univariates of coupled columns given exact cells alone."""
-        loose, _ = self._split(known.columns)
+        loose, held = self._split(known.columns)
+        if self._knows_the_same(known, held) and not set(held) & set(asked):
+            return self._scaled_of_rows(known, held, asked)
         tied = sorted({*known.columns, *asked} & set(self.coupled))
         scored = self._tie(known.cells(tied), tied)
         joint = self._log_tied(scored) + self.couplings.log_weights()  # (B, K)
@@ -263,6 +266,37 @@ class CopulaDensity(LeafDensity):
             location + log_scale.exp() * mean,
             log_scale + log_width,
         )
+
+    def _knows_the_same(self, known: Evidence, held: Sequence[int]) -> bool:
+        """Say whether all rows know all of these coupled columns, and they are few."""
+        if len(held) > _DENSE_COLUMNS:
+            return False
+        cells = known.cells(held)
+        return known.complete or bool((cells.lower == cells.upper).all())
+
+    def _scaled_of_rows(
+        self, known: Evidence, held: Sequence[int], asked: Sequence[int]
+    ) -> ScaledMixtures:
+        """Return univariates of coupled columns given the same exact columns in all rows."""
+        loose, _ = self._split(known.columns)
+        x = known.cells(held).upper
+        joint = self.couplings.log_weights().expand(len(known), -1)  # (B, K)
+        if held:
+            joint = joint + self._log_complete(x, held)
+        if loose:
+            joint = joint + self.leaves.log_values(known.cells(loose), loose).sum(0)
+        own = [self.coupled.index(c) for c in (*held, *asked)]
+        loadings, unique = self.couplings.loadings()
+        y, _ = self._family.scale(x, own[: len(held)])
+        centre, log_width = conditional_of_rows(
+            y.T,
+            self._family.locations(own).T,
+            self._family.log_scales(own).T,
+            select(loadings, own, 1),
+            select(unique, own, 1),
+            len(asked),
+        )
+        return ScaledMixtures(self._family, own[len(held) :], asked, joint[None], centre, log_width)
 
     def _without_intervals(self, known: Evidence) -> Evidence:
         """Forget the intervals of coupled cells; the same evidence if there are none."""

@@ -36,6 +36,13 @@ class Interleaved(Univariates):
             self._join([f.log_density for f in found]),
         )
 
+    def cdf(self, x: Tensor) -> Tensor:
+        """Return the CDF at `x` (..., B, n), to a rounding error of one, not of itself."""
+        wide = x.expand(torch.broadcast_shapes(x.shape, (1, len(self.columns))))
+        return self._join(
+            [p.cdf(wide[..., at]) for p, at in zip(self.parts, self.places, strict=True)]
+        )
+
     def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return quantiles for log u and log(1 - u), (..., B, n)."""
         shape = torch.broadcast_shapes(log_u.shape, (1, len(self.columns)))

@@ -83,7 +83,8 @@ class Mixture(Density):
         parts = [member.univariates(given, columns) for member in self.densities]
         weights = self.log_weights()[:, None, None]
         values = torch.stack([part.log_evidence for part in parts]) + weights  # (members, B, n)
-        discrete = [self.categories[c] is not None for c in parts[0].columns]
+        categories = self.categories  # read once: it asks every column
+        discrete = [categories[c] is not None for c in parts[0].columns]
         return UnivariateMixture(parts, values, discrete)
 
     def sample_rows(

@@ -29,8 +29,9 @@ class ScaledMixtures(Univariates):
         own: the columns' positions in the family.
         columns: what they are called.
         log_weights: up to a constant for each column and row, (n, B, M); their sums are the log
-            value of the evidence.
-        centre, log_width: on the learned scale, (n, B, M).
+            value of the evidence. (1, B, M) are the same for all columns.
+        centre: on the learned scale, (n, B, M).
+        log_width: on the learned scale, (n, B, M), or (n, 1, M) for all rows.
     """
 
     def __init__(
@@ -43,12 +44,13 @@ class ScaledMixtures(Univariates):
         log_width: Tensor,
     ) -> None:
         self.family, self.own, self.columns = family, tuple(own), tuple(columns)
-        self.centre, self.log_width = centre, log_width
+        self.centre, self.log_width = centre, log_width.expand_as(centre)
         total = logsumexp(log_weights)  # (n, B)
-        self.log_evidence = total.T
+        self.log_evidence = total.expand(len(self.columns), -1).T
         possible = (total > -torch.inf)[..., None]
         even = -math.log(log_weights.shape[-1])
-        self.log_weights = torch.where(possible, log_weights - total[..., None], even)
+        weights = torch.where(possible, log_weights - total[..., None], even)
+        self.log_weights = weights.expand_as(centre)
         self.discrete = (False,) * len(self.columns)
 
     def evaluate(self, x: Tensor) -> LeafEvaluation:
@@ -69,6 +71,24 @@ class ScaledMixtures(Univariates):
 
         density = log_normal_density(z) + log_slope[..., None] - self.log_width[:, None]
         return LeafEvaluation(mixed(log_normal_cdf(z)), mixed(log_normal_cdf(-z)), mixed(density))
+
+    def cdf(self, x: Tensor) -> Tensor:
+        """Return the CDF at `x` (..., B, n), to a rounding error of one, not of itself."""
+        count, rows, _ = self.log_weights.shape
+        shape = torch.broadcast_shapes(x.shape, (rows, count))
+        cells = x.expand(shape).reshape(-1, rows, count).movedim(-1, 0)  # (n, Q, B)
+        y, _ = self.family.scale(cells, self.own)
+        steepness = (-_once(self.log_width, 1)).exp().expand(count, -1, -1) * math.sqrt(0.5)
+        shares = _once(self.log_weights, 0).exp().expand(count, -1, -1)
+
+        # A column at a time: its numbers stay in the cache from one step to the next.
+        def one(j: int) -> Tensor:
+            z = (y[j, ..., None] - self.centre[j]) * steepness[j]  # (Q, B, M)
+            return (shares[j] * z.erf()).sum(-1)
+
+        # With weights that sum to one, the mean of the CDFs is that of (1 + erf) / 2.
+        out = 0.5 + 0.5 * torch.stack([one(j) for j in range(count)])  # (n, Q, B)
+        return out.movedim(0, -1).reshape(shape)
 
     def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return quantiles for log u and log(1 - u), (..., B, n)."""
@@ -123,6 +143,11 @@ class ScaledMixtures(Univariates):
         x = self.family.unscale(y.to(low.dtype), self.own)
         _, log_slope = self.family.scale(x, self.own)
         return y, x, (-log_slope).exp().double()
+
+
+def _once(values: Tensor, dim: int) -> Tensor:
+    """Return one slice of a dim along which values were expanded, all of the others otherwise."""
+    return values.narrow(dim, 0, 1) if values.stride(dim) == 0 else values
 
 
 def _look_up(table: tuple[Tensor, Tensor, Tensor], y: Tensor) -> Tensor:

@@ -51,8 +51,11 @@ class Univariates(ABC):
         return self.evaluate(x).log_cdf
 
     def cdf(self, x: Tensor) -> Tensor:
-        """Return the CDF at `x` (..., B, n)."""
-        return self.evaluate(x).log_cdf.exp()
+        """Return the CDF at `x` (..., B, n), to a rounding error of one, not of itself.
+
+        Where tails do not matter this takes a part of the time of `logcdf`.
+        """
+        return self.logcdf(x).exp()
 
     def logsf(self, x: Tensor) -> Tensor:
         """Return the log survival function at `x` (..., B, n)."""
@@ -116,6 +119,16 @@ class LeafMixtures(Univariates):
 
         return LeafEvaluation(mixed(parts.log_cdf), mixed(parts.log_sf), mixed(parts.log_density))
 
+    def cdf(self, x: Tensor) -> Tensor:
+        """Return the CDF at `x` (..., B, n), to a rounding error of one, not of itself."""
+        count, rows, width = self.log_weights.shape
+        shape = torch.broadcast_shapes(x.shape, (rows, count))
+        flat = x.expand(shape).reshape(-1, rows, count)
+        cells = flat.movedim(-1, 0).reshape(count, len(flat) * rows)
+        each = self.leaves.cdf(cells, self.columns).reshape(count, len(flat), rows, width)
+        out = (self.log_weights.exp()[:, None] * each).sum(-1)  # (n, Q, B)
+        return out.movedim(0, -1).reshape(shape)
+
     def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return quantiles for log u and log(1 - u), (..., B, n)."""
         count, rows, _ = self.log_weights.shape
@@ -175,6 +188,14 @@ class UnivariateMixture(Univariates):
             mixed([p.log_cdf for p in parts]),
             mixed([p.log_sf for p in parts]),
             mixed([p.log_density for p in parts]),
+        )
+
+    def cdf(self, x: Tensor) -> Tensor:
+        """Return the CDF at `x` (..., B, n), to a rounding error of one, not of itself."""
+        shares = self.log_weights.exp()  # (members, B, n)
+        return sum(
+            (share * m.cdf(x) for share, m in zip(shares, self.members, strict=True)),
+            start=x.new_zeros(()),
         )
 
     @torch.no_grad()

@@ -18,6 +18,7 @@ from marginals.numerics.normal import (
     log_normal_cdf,
     log_normal_density,
     log_normal_interval,
+    normal_cdf,
     normal_of_logit,
     normal_quantile,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "log_softplus",
     "logit_of_interval",
     "logsumexp",
+    "normal_cdf",
     "normal_of_logit",
     "normal_quantile",
     "raw_weights",

@@ -24,6 +24,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from marginals.numerics.gaussians import log_density_of_patterns
 from marginals.numerics.indices import is_host_free
 
 # Elements of the matrices gathered at once, one per draw, in `sample`; bounds its memory.
@@ -63,6 +64,10 @@ def log_density(scores: Tensor, loadings: Tensor, unique: Tensor, mask: Tensor) 
     patterns, index = _patterns(mask, len(scores))
     if len(patterns) == 1 and scores.shape[2] <= _DENSE_COLUMNS:
         return _dense_log_density(scores, loadings, unique, patterns)
+    if scores.shape[2] <= loadings.shape[2]:
+        # With no more columns than factors, the columns' own matrices are the smaller ones.
+        covariance = _covariance(loadings.double(), unique.double())
+        return log_density_of_patterns(_observed(scores, mask), covariance, patterns, index)
     posterior = _posterior(scores, loadings, unique, mask, patterns, index)
     residual = _observed(scores, mask) - _columns_of(posterior.mean, loadings)  # (B, K, J)
     terms = torch.where(mask[:, None], residual.square() / unique, 0.0)
@@ -114,10 +119,15 @@ def log_density_of_rows(
 
 def _whitening(loadings: Tensor, unique: Tensor) -> tuple[Tensor, Tensor]:
     """Return the Cholesky factors C of R = L L^T + d and their inverses, (K, J, J)."""
-    covariance = exact_matmul(loadings, loadings.mT) + unique.diag_embed()
+    covariance = _covariance(loadings, unique)
     cholesky, _ = torch.linalg.cholesky_ex(covariance, check_errors=not is_host_free())
     eye = torch.eye(unique.shape[1], dtype=unique.dtype, device=unique.device)
     return cholesky, torch.linalg.solve_triangular(cholesky, eye.expand_as(cholesky), upper=False)
+
+
+def _covariance(loadings: Tensor, unique: Tensor) -> Tensor:
+    """Return R = L L^T + d, (K, J, J)."""
+    return exact_matmul(loadings, loadings.mT) + unique.diag_embed()
 
 
 def posterior_of_factors(

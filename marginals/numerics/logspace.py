@@ -100,16 +100,19 @@ def log_matmul(values: Tensor, log_weights: Tensor) -> Tensor:
     tensor([[[-500.]]])
     """
     peak = _finite_peak(values, -1)  # (N, B, 1)
-    linear = torch.exp(values - peak) @ torch.exp(log_weights).transpose(1, 2)  # (N, B, M)
+    # In place where autograd does not mind: fresh memory costs as much as the numbers in it.
+    linear = (values - peak).exp_() @ torch.exp(log_weights).transpose(1, 2)  # (N, B, M)
     info = torch.finfo(linear.dtype)
     # Above this, the terms that underflowed amount to less than one rounding error.
     least = values.shape[-1] * info.tiny / info.eps
+    if not is_host_free() and linear.numel() and bool(linear.detach().amin() >= least):
+        return linear.log().add_(peak)
     lost = linear < least
     if is_host_free():
         # In a recorded training step lost entries count as the most they can be, without gradient;
         # scores and queries are never computed this way.
         return torch.where(lost, least, linear).log() + peak
-    if not bool(lost.any()):
+    if not bool(lost.any()):  # not a number somewhere
         return linear.log() + peak
     rough = torch.where(lost, 1.0, linear).log() + peak
     return rough.index_put(torch.where(lost), _exact_entries(values, log_weights, lost))
@@ -137,8 +140,8 @@ def sum_of_others(x: Tensor, dim: int) -> Tensor:
     tensor([-inf, -inf, 3.])
     """
     size = x.shape[dim]
-    if size == 2:
-        return x.flip(dim)
+    if size == 2:  # a swap, by two copies of whole blocks
+        return torch.cat([x.narrow(dim, 1, 1), x.narrow(dim, 0, 1)], dim)
     zero = torch.zeros_like(x.narrow(dim, 0, 1))
     before = torch.cat([zero, x.narrow(dim, 0, size - 1).cumsum(dim)], dim)
     after = torch.cat([zero, x.flip(dim).narrow(dim, 0, size - 1).cumsum(dim)], dim)

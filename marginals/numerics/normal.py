@@ -1,6 +1,6 @@
 """The normal distribution in log space, to full relative precision in both tails.
 
-density   log_normal_density        intervals   log_normal_cdf, log_normal_interval
+density   log_normal_density        intervals   log_normal_cdf, normal_cdf, log_normal_interval
 inverses  normal_quantile, normal_of_logit
 """
 
@@ -46,6 +46,15 @@ def log_normal_cdf(z: Tensor) -> Tensor:
     far = torch.where(tail & (z > -torch.inf), z, -1.0)
     value = torch.where(tail, log_normal_density(far) - _log_hazard(far), near)
     return torch.where(z == -torch.inf, -torch.inf, value)
+
+
+def normal_cdf(z: Tensor) -> Tensor:
+    r"""Compute :math:`\Phi(z)` to a rounding error of one: half the work of `torch.special.ndtr`.
+
+    >>> normal_cdf(torch.tensor([0.0, -torch.inf]))
+    tensor([0.5000, 0.0000])
+    """
+    return torch.erf(z * _SQRT_HALF).add_(1.0).mul_(0.5)
 
 
 def log_normal_interval(low: Tensor, high: Tensor, gap: Tensor | None = None) -> Tensor:

@@ -13,6 +13,7 @@ from marginals.table.axis import Axis, Flags, quiet
 from marginals.table.ends import ends, refuse
 from marginals.table.frames import as_series, column_of, matched, upper_columns
 from marginals.table.known import known_cell
+from marginals.table.lattice import LatticeAxis
 from marginals.table.read import Floats
 from marginals.table.schema import Column, Name, Schema
 from marginals.table.transform import axis
@@ -29,7 +30,8 @@ class Encoded:
         evidence: B rows. A cell that no value of its column can be in is missing here.
         log_jacobian: (B,), to be added to the model's log values: then densities are per unit of
             the user's scale, of times per second. It counts exact cells of continuous columns, not
-            those of rounded ones, atoms, integers and categories, which have masses.
+            those of rounded ones, atoms, integers and categories, which have masses. Of a fine
+            lattice it counts the width of the cell: the value has a mass too.
         empty: (B,), whether a row has a cell that no value can be in: its probability is 0.
     """
 
@@ -69,18 +71,21 @@ def encode(
     return _assembled(parts, positions, len(frame), {})
 
 
-def encode_known(schema: Schema, known: Mapping[Name, Any], *, strict: bool = True) -> Encoded:
+def encode_known(
+    schema: Schema, known: Mapping[Name, Any], *, strict: bool = True, fine: bool = True
+) -> Encoded:
     """Encode a dict as one row: a value, a pair (low, high) with None for an open end, or a set.
 
     A pair means low < x <= high. Sets, and lists, are for categories; pairs of categories need an
-    ordered column. A missing value tells nothing.
+    ordered column. A missing value tells nothing. Without `fine`, a value of a fine lattice is its
+    cell, whose probability can be asked for, and not the middle of it.
     """
     positions = schema.positions(known)
     parts, sets = [], {}
     for i, cell in zip(positions, known.values(), strict=True):
         column = schema.columns[i]
         low, high, mask = known_cell(column, cell)
-        parts.append(_cells(column, low, high, strict))
+        parts.append(_cells(column, low, high, strict, fine))
         if mask is not None:
             sets[i] = mask
     return _assembled(parts, positions, 1, sets)
@@ -117,7 +122,7 @@ def encode_bounds(schema: Schema, column: Name, lower: Any, upper: Any) -> tuple
         )
     count = counts.pop() if counts else 1
     sides = [side if len(side) == count else side.repeat(count) for side in (low_side, high_side)]
-    cells = _cells(schema[column], sides[0], sides[1], strict=False)
+    cells = _cells(schema[column], sides[0], sides[1], strict=False, fine=False)
     open_ends = np.isnan(cells.lower)  # nothing is known, or the cell is empty
     low = np.where(open_ends, -np.inf, cells.lower)
     high = np.where(open_ends, np.inf, cells.upper)
@@ -127,18 +132,19 @@ def encode_bounds(schema: Schema, column: Name, lower: Any, upper: Any) -> tuple
 # Parts ----------------------------------------------------------------------------------------
 
 
-def _cells(column: Column, series: Any, upper: Any, strict: bool) -> _Cells:
+def _cells(column: Column, series: Any, upper: Any, strict: bool, fine: bool = True) -> _Cells:
     with quiet():
-        return _quiet_cells(axis(column), series, upper, strict)
+        return _quiet_cells(axis(column), series, upper, strict, fine)
 
 
-def _quiet_cells(line: Axis, series: Any, upper: Any, strict: bool) -> _Cells:
+def _quiet_cells(line: Axis, series: Any, upper: Any, strict: bool, fine: bool) -> _Cells:
     low, high = ends(line.column, series, upper)
     exact, interval = low == high, low < high
     empty = exact & line.wrong(low)
     if strict and empty.any():
         refuse(line, series, low, empty)
-    cell = line.exact(np.where(exact & ~empty, low, np.nan))
+    known = np.where(exact & ~empty, low, np.nan)
+    cell = line.middles(known) if fine and isinstance(line, LatticeAxis) else line.exact(known)
     lower, end, slope = cell.lower, cell.upper, cell.log_slope
     if interval.any():
         lower, end = lower.copy(), end.copy()

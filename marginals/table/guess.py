@@ -69,7 +69,7 @@ def _of_floats(series: Any, dtype: str, censored: bool, holder: str = "") -> Gue
     values = series.dropna().to_numpy(dtype=np.float64)
     whole = bool((np.rint(values) == values).all() and (np.abs(values) < _LARGEST).all())
     gaps = len(values) < len(series)
-    if whole and gaps and not censored and len(np.unique(values)) >= 3:
+    if whole and gaps and not censored and len(np.unique(values)) >= 2:
         return Guess(Integer(), dtype, f"{holder or dtype} with gaps, whole numbers only")
     notes = ("whole numbers only: consider Integer()",) if whole and not censored else ()
     return Guess(Continuous(), dtype, holder or dtype, notes)

@@ -17,6 +17,8 @@ __all__ = ["LatticeAxis"]
 # A number this close to a lattice value, in steps, is meant to be on it: 0.1 + 0.2 is 0.3, and so
 # is the 0.3 of float32.
 _NEAR = 1e-6
+# A lattice with more steps than this in a standard deviation is as good as a line.
+_FINE = 500.0
 _MOST = float(np.finfo(np.float64).max)
 
 
@@ -66,6 +68,23 @@ class LatticeAxis(Axis):
         """Return the cells of values: intervals, which have no slope."""
         k = np.clip(np.rint(self._steps(numbers)), self.first, self.last)
         return Exact(*self._cell(k), np.zeros(len(numbers)))
+
+    def middles(self, numbers: Floats) -> Exact:
+        """Return the cells of values, or of a fine lattice their middles, with the cells' width.
+
+        There the mass of a cell is its width times the density, to (width / scale)^2 / 24 of it,
+        0.2 % where a leaf is as narrow as the learned scale allows. Evidence stays exact values,
+        whose joint densities are closed forms where those of many intervals are integrals.
+        """
+        if not self.is_fine:
+            return self.exact(numbers)
+        middle = np.where(np.isnan(numbers), np.nan, self.point(numbers))
+        return Exact(middle, middle, np.where(np.isnan(middle), 0.0, -np.log(self.column.scale)))
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether cells are so narrow, beside the column's spread, that densities tell masses."""
+        return math.isinf(self.first) and math.isinf(self.last) and self.column.scale > _FINE
 
     def point(self, numbers: Floats) -> Floats:
         """Return the middles of the cells of values."""

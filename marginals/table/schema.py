@@ -11,6 +11,7 @@ from typing import Any, final
 
 from marginals.table.dtypes import base, parse
 from marginals.table.kinds import Categorical, Continuous, Integer, Kind
+from marginals.table.margin import Margin
 from marginals.table.values import from_json, to_json
 
 __all__ = ["Column", "Name", "Schema"]
@@ -43,6 +44,7 @@ class Column:
         offset: of a rounded column, where its lattice of values starts.
         grain: of times, the largest step in which all are counted from `reference`.
         atoms: the atoms of the kind on the model's scale, in the same order.
+        margin: a distribution glued on in place of the column's own, which files cannot hold.
     """
 
     name: Name
@@ -57,10 +59,17 @@ class Column:
     offset: float = 0.0
     grain: int = 1
     atoms: tuple[float, ...] = ()
+    margin: Margin | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "kind"}
+        if self.margin is not None:
+            raise ValueError(
+                f"Expected column {self.name!r} to have its own margin; got one glued on, which no "
+                "file holds. Save the model, and call `with_margins` again after loading it."
+            )
+        rest = [f.name for f in fields(self) if f.name not in ("kind", "margin")]
+        plain = {name: getattr(self, name) for name in rest}
         plain |= {"notes": list(self.notes), "atoms": list(self.atoms)}
         return plain | {"kind": _kind_to_dict(self.kind)}
 

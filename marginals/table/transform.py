@@ -8,6 +8,7 @@ import pandas as pd
 
 from marginals.table.axis import Axis, CodeAxis
 from marginals.table.dtypes import family, unit
+from marginals.table.glued import GluedAxis
 from marginals.table.kinds import Categorical, Integer
 from marginals.table.lattice import LatticeAxis
 from marginals.table.read import Floats, numbers
@@ -26,6 +27,8 @@ _OUTLIERS = 1e6
 def axis(column: Column) -> Axis:
     """Return the axis of a column."""
     kind = column.kind
+    if column.margin is not None:
+        return GluedAxis(column, column.margin)
     if isinstance(kind, Categorical):
         return CodeAxis(column, len(kind.categories or ()))
     lower = _number(column, kind.lower, -np.inf)

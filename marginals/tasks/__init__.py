@@ -3,6 +3,8 @@
 All of it needs an abstract `Density` and column positions, no more.
 """
 
+from marginals.tasks.copula import Copula
+from marginals.tasks.copula_ranks import RankCorrelations, rank_correlations
 from marginals.tasks.estimate import Estimate
 from marginals.tasks.independence import IndependenceResult, independence_test, independence_tests
 from marginals.tasks.information import (
@@ -18,9 +20,11 @@ from marginals.tasks.information import (
 from marginals.tasks.uniforms import Uniforms
 
 __all__ = [
+    "Copula",
     "Estimate",
     "IndependenceResult",
     "InformationMatrix",
+    "RankCorrelations",
     "Uniforms",
     "entropy",
     "folded_information",
@@ -30,5 +34,6 @@ __all__ = [
     "mutual_information",
     "mutual_information_matrix",
     "pointwise_mutual_information",
+    "rank_correlations",
     "total_correlation",
 ]

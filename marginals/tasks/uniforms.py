@@ -20,6 +20,8 @@ from marginals.tasks.rows import is_known, only
 _KEPT_BYTES = 1 << 28
 # Rows transformed in the memory of one contracted: a CDF in linear space holds fewer numbers.
 _ROWS_PER_ROW = 4
+# Kinds of rows, by what they know of the columns given, that are transformed apart.
+_MOST_PATTERNS = 32
 
 
 @final
@@ -117,34 +119,59 @@ def cell_ends(
     NaN where a cell is missing, and where what is known of the columns given cannot happen.
     """
     known = is_known(cells, asked)  # (B, n)
-    use = known.any(1)
-    if not bool(use.any()):
-        return cells.lower.new_full((*known.shape, 2), torch.nan, dtype=torch.float64)
-    sharp = _is_sharp(density, cells, asked)
-
-    def of(part: Evidence) -> Tensor:
-        univariates = density.univariates(only(part, given), asked)
-        bounds = part.cells(asked)
-        lower, upper = bounds.lower.T, bounds.upper.T  # (B, n)
-        # What is missing may lie anywhere; its ends are not used.
-        lower, upper = lower.nan_to_num(nan=-torch.inf), upper.nan_to_num(nan=torch.inf)
-        if sharp:
-            at = univariates.cdf(upper).double()[..., None].expand(-1, -1, 2)
-        else:
-            # An exact value is the cell (x-, x], without width unless it is a category or an atom.
-            before = lower.nextafter(torch.full_like(lower, -torch.inf))
-            before = torch.where(lower < upper, lower, before)
-            at = univariates.cdf(torch.stack([before, upper])).double().movedim(0, -1)
-        impossible = univariates.log_evidence == -torch.inf
-        return torch.where(impossible[..., None], torch.nan, at)
-
+    out = cells.lower.new_full((*known.shape, 2), torch.nan, dtype=torch.float64)
     # A row holds a part of its columns, and so a part of what a whole row costs.
     share = (len(asked) + len(given)) / density.columns
     size = int(_ROWS_PER_ROW * density.rows_at_once() / share)
-    found = in_batches(of, cells.rows(use), size)
-    out = found.new_full((*known.shape, 2), torch.nan)
-    out[use] = found
+    sharp = _is_sharp(density, cells, asked)
+    for rows, told in _patterns(cells, known.any(1), given):
+
+        def of(part: Evidence, told: Sequence[int] = told) -> Tensor:
+            return _ends(density, part, asked, told, sharp)
+
+        out[rows] = in_batches(of, cells.rows(rows), size)
     return torch.where(known[..., None], out, torch.nan)
+
+
+def _ends(
+    density: Density, cells: Evidence, asked: Sequence[int], given: Sequence[int], sharp: bool
+) -> Tensor:
+    """Return the ends of some rows at once; those of missing cells are 0 and 1."""
+    univariates = density.univariates(only(cells, given), asked)
+    bounds = cells.cells(asked)
+    lower, upper = bounds.lower.T, bounds.upper.T  # (B, n)
+    lower, upper = lower.nan_to_num(nan=-torch.inf), upper.nan_to_num(nan=torch.inf)
+    if sharp:
+        at = univariates.cdf(upper).double()[..., None].expand(-1, -1, 2)
+    else:
+        # An exact value is the cell (x-, x], without width unless it is a category or an atom.
+        before = lower.nextafter(torch.full_like(lower, -torch.inf))
+        before = torch.where(lower < upper, lower, before)
+        at = univariates.cdf(torch.stack([before, upper])).double().movedim(0, -1)
+    impossible = univariates.log_evidence == -torch.inf
+    return torch.where(impossible[..., None], torch.nan, at)
+
+
+def _patterns(
+    cells: Evidence, use: Tensor, given: Sequence[int]
+) -> list[tuple[Tensor, tuple[int, ...]]]:
+    """Part rows (B,) by which of the columns given they know: rows of one kind are quick to answer.
+
+    Rows of many kinds stay together, as each kind takes a pass of its own.
+    """
+    rows = use.nonzero()[:, 0]
+    if not len(rows):
+        return []
+    seen = is_known(cells, given)[rows]  # (B, n)
+    if bool(seen.all()):
+        return [(rows, tuple(given))]
+    patterns, kind = torch.unique(seen, dim=0, return_inverse=True)
+    if len(patterns) > _MOST_PATTERNS:
+        return [(rows, tuple(given))]
+    return [
+        (rows[kind == i], tuple(c for c, told in zip(given, pattern, strict=True) if told))
+        for i, pattern in enumerate(patterns.tolist())
+    ]
 
 
 def _is_sharp(density: Density, cells: Evidence, columns: Sequence[int]) -> bool:

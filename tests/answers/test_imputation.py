@@ -1,10 +1,13 @@
 """Missing cells filled: exactly the missing ones, from their conditionals, in the table's types."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from marginals import MDMA
+from marginals.answers.imputation import Imputation
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +91,66 @@ def test_a_column_without_any_value(model: MDMA, frame: pd.DataFrame) -> None:
     done = model.impute(empty)
     assert set(done["city"]) <= set(frame["city"])
     assert not done.isna().any().any()
+
+
+def test_bounds_are_the_intervals_as_tables(model: MDMA, holes: pd.DataFrame) -> None:
+    lower, upper = Imputation(*model._parts(), holes).bounds(0.8)
+    lines = model.impute_interval(holes, 0.8)
+    for side, table in (("lower", lower), ("upper", upper)):
+        assert list(table.columns) == list(holes.columns)
+        for column, group in lines.groupby("column"):
+            assert list(table.loc[group["row"], column]) == list(group[side])
+            kept = holes[column].notna()
+            assert (table.loc[kept, column] == holes.loc[kept, column]).all()
+    assert (lower["x"] <= upper["x"]).all()
+    assert lower["city"].isna().equals(holes["city"].isna())  # no order, no interval
+
+
+def test_intervals_hold_the_share_of_draws(model: MDMA, holes: pd.DataFrame) -> None:
+    lower, upper = Imputation(*model._parts(), holes).bounds(0.8)
+    tables = model.impute(holes, "draw", draws=50, random_state=0)
+    gaps = holes["x"].isna()
+    inside = [((t["x"] >= lower["x"]) & (t["x"] <= upper["x"]))[gaps].mean() for t in tables]
+    cells = int(gaps.sum()) * len(tables)
+    assert np.mean(inside) == pytest.approx(0.8, abs=4 * np.sqrt(0.16 / cells))
+
+
+def test_many_draws_are_as_many_passes_over_the_rows_as_one(
+    model: MDMA, holes: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    density = type(model.module_)
+    sample_rows = density.sample_rows
+
+    def counted(self: Any, given: Any, draws: int, generator: Any = None) -> Any:
+        asked.append((len(given), draws))
+        return sample_rows(self, given, draws, generator)
+
+    monkeypatch.setattr(density, "sample_rows", counted)
+    model.impute(holes, "draw", draws=4, random_state=0)
+    assert asked == [(len(holes), 4)]
+
+
+def test_the_number_of_passes_does_not_depend_on_the_patterns(
+    model: MDMA, holes: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(holes.isna().drop_duplicates()) > 50
+    calls = []
+    density = type(model.module_)
+    univariates = density.univariates
+
+    def counted(self: Any, *parts: Any) -> Any:
+        calls.append(parts)
+        return univariates(self, *parts)
+
+    monkeypatch.setattr(density, "univariates", counted)
+    model.impute(holes)
+    model.impute_interval(holes)
+    assert len(calls) == 2
+
+
+def test_numbers_of_small_spread() -> None:
+    x = 1e-3 * np.random.default_rng(0).normal(size=(40, 2))
+    x[::3, 1] = np.nan
+    done = MDMA(width=2, max_steps=5, random_state=0).fit(x).impute(x)
+    assert np.abs(done).max() < 0.1

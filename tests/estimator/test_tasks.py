@@ -23,6 +23,7 @@ from marginals import (
     MDMAImputer,
     MDMAOutlierDetector,
     MDMARegressor,
+    Mixture,
 )
 
 TINY: dict[str, Any] = {"width": 8, "max_steps": 30, "learning_rate": 0.05, "random_state": 0}
@@ -123,6 +124,7 @@ def test_every_method_wants_a_fit(iris: pd.DataFrame, model: MDMA) -> None:
         *(classifier.predict, classifier.predict_proba, classifier.predict_log_proba),
         *(MDMAImputer(model).transform, MDMAImputer(model).get_feature_names_out),
         *(MDMAOutlierDetector(model).score_samples, MDMAOutlierDetector(model).explain),
+        MDMAOutlierDetector(model).normal_ranges,
     ):
         with pytest.raises(NotFittedError):
             method(iris)
@@ -173,6 +175,25 @@ def test_the_imputer_gives_back_what_it_got() -> None:
     filled = MDMAImputer(MDMA(**TINY)).fit(words).transform(words)
     assert set(filled[:, 0]) == {"a", "b"}
     assert not pd.isna(filled).any()
+
+
+def test_the_imputer_gives_intervals(iris: pd.DataFrame, model: MDMA) -> None:
+    holes = iris.copy()
+    holes.loc[::4, PETAL] = np.nan
+    imputer = MDMAImputer(model).fit(holes)
+    lower, upper = imputer.transform_interval(holes.drop(columns="target"), 0.8)
+    assert list(lower.columns) == list(iris.columns)
+    inside = (lower[PETAL] <= iris[PETAL]) & (iris[PETAL] <= upper[PETAL])
+    gaps = holes[PETAL].isna()
+    assert inside[~gaps].all()
+    assert (lower[PETAL] < upper[PETAL])[gaps].all()
+    assert lower["target"].isna().all()
+    x = iris.drop(columns="target").to_numpy(copy=True)
+    x[::3, 1] = np.nan
+    ends = MDMAImputer(MDMA(**TINY)).fit(x).transform_interval(x)
+    assert [type(end) for end in ends] == [np.ndarray, np.ndarray]
+    with pytest.raises(ValueError, match="Expected `level` to lie between 0 and 1; got 90"):
+        imputer.transform_interval(holes, 90)
 
 
 def test_labels_of_rows_may_repeat(iris: pd.DataFrame, model: MDMA) -> None:
@@ -349,14 +370,11 @@ def test_scores_of_draws_are_uniform_whatever_the_gaps(model: MDMA) -> None:
     assert detector.score_samples(nothing) == 0
 
 
-def test_rows_of_categories_tie_with_draws() -> None:
+def test_rows_of_categories_tie_with_training_rows() -> None:
     frame = pd.DataFrame({"x": list("aaaaaabbbc") * 10})
-    model = MDMA(**TINY).fit(frame)
-    detector = MDMAOutlierDetector(model, samples=20_000).fit(frame)
-    chance = {c: model.prob({"x": c}) for c in "abc"}
-    expected = {c: sum(p for p in chance.values() if p <= chance[c] + 1e-9) for c in "abc"}
+    detector = MDMAOutlierDetector(MDMA(**TINY), samples=20_000).fit(frame)
     tails = np.exp(detector.score_samples(pd.DataFrame({"x": list("abc")})))
-    np.testing.assert_allclose(tails, list(expected.values()), atol=0.02)
+    np.testing.assert_allclose(tails, [1.0, 0.4, 0.1], atol=0.01)
 
 
 def test_far_rows_keep_their_order(model: MDMA, iris: pd.DataFrame) -> None:
@@ -373,3 +391,63 @@ def test_the_detector_refuses(model: MDMA, iris: pd.DataFrame) -> None:
     censored = iris.assign(**{PETAL: pd.arrays.IntervalArray.from_breaks(np.arange(151.0))})
     with pytest.raises(TypeError, match="got intervals in column"):
         MDMAOutlierDetector(model).fit(iris).score_samples(censored)
+    with pytest.raises(ValueError, match="`level`"):
+        MDMAOutlierDetector(model).fit(iris).normal_ranges(iris, level=1.0)
+
+
+def test_the_default_mixes_coarse_models(iris: pd.DataFrame) -> None:
+    rows = iris.iloc[:, :2].copy()
+    rows.loc[3, "sepal width (cm)"] = np.nan
+    detector = MDMAOutlierDetector().fit(rows)
+    assert isinstance(detector.model_.module_, Mixture)
+    assert np.isfinite(detector.decision_scores_).all()
+
+
+def test_scores_with_gaps_do_not_depend_on_the_other_rows(iris: pd.DataFrame, model: MDMA) -> None:
+    detector = MDMAOutlierDetector(model).fit(iris)
+    holes = iris.mask(np.random.default_rng(0).random(iris.shape) < 0.4)
+    every = detector.score_samples(holes)
+    alone = [float(detector.score_samples(holes.iloc[[i]])[0]) for i in range(0, 150, 15)]
+    np.testing.assert_allclose(alone, every[::15], rtol=1e-3, atol=1e-3)
+
+
+# Normal ranges --------------------------------------------------------------------------------
+
+
+def test_normal_ranges_are_conditional_intervals(iris: pd.DataFrame, model: MDMA) -> None:
+    rows = iris.iloc[[7, 70, 120]].copy()
+    rows.loc[70, "sepal width (cm)"] = np.nan
+    detector = MDMAOutlierDetector(model).fit(iris)
+    lines = detector.normal_ranges(rows, level=0.8)
+    assert list(lines.columns) == ["row", "column", "value", "expected", "lower", "upper", "tail"]
+    assert len(lines) == 14  # a line for each known cell
+    assert lines["row"].drop_duplicates().tolist() == [7, 70, 120]
+    assert lines["column"].head(5).tolist() == list(iris.columns)
+    for name in (PETAL, "sepal length (cm)"):
+        rest = rows.drop(columns=name)
+        expected = model.ppf([0.5, 0.1, 0.9], name, given=rest)
+        here = lines[lines["column"] == name]
+        found = here[["expected", "lower", "upper"]].to_numpy(dtype=float)
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
+        below = model.cdf(rows[[name]], given=rest)
+        both = 2 * np.minimum(below, 1 - below)
+        np.testing.assert_allclose(here["tail"].to_numpy(dtype=float), both, rtol=1e-3, atol=1e-5)
+
+
+def test_normal_ranges_of_categories_and_integers(iris: pd.DataFrame, model: MDMA) -> None:
+    rows = iris.iloc[[7]].assign(target="virginica")
+    line = (
+        MDMAOutlierDetector(model).fit(iris).normal_ranges(rows).set_index("column").loc["target"]
+    )
+    assert (line["value"], line["expected"]) == ("virginica", "setosa")
+    assert line["lower"] is None
+    chance = model.prob({"target": "virginica"}, given=rows.drop(columns="target"))
+    assert line["tail"] == pytest.approx(float(chance[0]), abs=1e-5)
+    table = pd.DataFrame({"n": [0, 1, 1, 2, 2, 3] * 10, "x": np.linspace(0, 1, 60)})
+    counts = MDMAOutlierDetector(MDMA(columns={"n": Integer()}, **TINY)).fit(table)
+    lines = counts.normal_ranges(table.head(2))
+    here = lines[lines["column"] == "n"]
+    assert all(float(value) == round(float(value)) for value in here["lower"])
+    assert ((here["tail"] > 0) & (here["tail"] <= 1)).all()
+    blank = pd.DataFrame({"n": [None], "x": [None]})
+    assert counts.normal_ranges(blank).empty

@@ -47,6 +47,21 @@ def test_univariates_of_missing_cells_are_the_conditionals(name: str) -> None:
         assert_close(cdf[:, place], model.logcdf(at, [column], given), rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("name", SEVERAL)
+def test_the_cdf_is_that_of_its_logarithm(name: str) -> None:
+    model = build(name)
+    x = rows_of(model, 8)
+    asked = list(range(1, model.columns))
+    for parts, at in [
+        (model.univariates(Evidence.exact(x[:, :1], [0]), asked), x[:, asked]),
+        (model.univariates(None, asked), x[:, None, asked]),
+        (model.univariates(boxes_of(model, 8)), x),
+    ]:
+        ends = torch.full_like(at, torch.inf)
+        for cells in (at, torch.stack([at, at + 1]), ends, -ends):
+            assert_close(parts.cdf(cells), parts.logcdf(cells).exp(), rtol=0, atol=1e-13)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_univariates_without_evidence_are_the_marginals(name: str) -> None:
     model = build(name)

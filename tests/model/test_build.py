@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from marginals.leaves import NeuralLeaves, Truncation
-from marginals.model.build import build, start
+from marginals.model.build import build, couplable, start
 from marginals.model.evidence import Evidence
 from marginals.model.tensor_density import TensorDensity
 from marginals.structure import Tree, balanced
@@ -368,3 +368,11 @@ def test_start_again() -> None:
 def test_refused(call: Callable[[], Any], error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         call()
+
+
+def test_a_lattice_with_many_gaps_is_still_no_column_to_couple() -> None:
+    lower = torch.randn(40, 2).floor()
+    upper = lower + torch.tensor([1.0, 0.0])
+    hidden = torch.arange(40) % 4 > 0  # three cells of four are missing
+    lower[hidden], upper[hidden] = NAN, NAN
+    assert couplable(Evidence.interval(lower, upper), {}, {}) == (1,)

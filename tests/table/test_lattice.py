@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginals.table import Continuous, Integer, encode_bounds, encode_values
+from marginals.table import Continuous, Integer, decode, encode, encode_bounds, encode_values
 from tests.table.helpers import INF, cells, same, schema_of
 
 LATTICES = {
@@ -114,11 +114,26 @@ def test_cells_of_any_integers(values: list[int], lower: bool, upper: bool) -> N
     values = sorted(values)
     kind = Integer(values[0] if lower else None, values[-1] if upper else None)
     schema = schema_of(values, kind)
-    low, high, _ = cells(schema, values)
+    low, high = encode_bounds(schema, "x", values, values)
     assert (low < high).all()
     assert (high[:-1] <= low[1:]).all()
     assert (low[0] == -INF) == lower
     assert (high[-1] == INF) == upper
+
+
+def test_a_value_of_a_fine_lattice_is_the_middle_of_its_cell() -> None:
+    values = np.arange(0, 5000, 50)
+    schema = schema_of(values, Integer())
+    out = encode(schema, pd.DataFrame({"x": values}))
+    low, high = encode_bounds(schema, "x", values, values)
+    assert out.evidence.upper is out.evidence.lower
+    np.testing.assert_allclose(out.evidence.lower[:, 0], (low + high) / 2, atol=1e-12)
+    np.testing.assert_allclose(out.log_jacobian, (high - low).log())
+    same(decode(schema, out.evidence.lower)["x"], values)
+    coarse = schema_of(values // 50, Integer())  # 29 steps in a standard deviation
+    assert encode(coarse, pd.DataFrame({"x": values // 50})).evidence.intervals
+    bounded = schema_of(values, Integer(lower=0))  # the first cell reaches down to -inf
+    assert encode(bounded, pd.DataFrame({"x": values})).evidence.intervals
 
 
 @given(

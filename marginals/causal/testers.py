@@ -1,0 +1,34 @@
+"""What tests independence, from a model, a table, or an object of its own."""
+
+from typing import Any
+
+from marginals.causal.search import names_of
+from marginals.crossfit import cross_fit
+from marginals.estimator import MDMA
+
+
+def as_tester(model_or_df: Any, data: Any = None, fit_only: bool = False, **options: Any) -> Any:
+    """Return an object with `names` and `independence_test(x, y, given=...)`.
+
+    Args:
+        model_or_df: a fitted model, which is tested at `data` or at the rows it was fitted to; an
+            object that tests by itself; or a table, which is cross-fitted.
+        data: rows to test at.
+        fit_only: return the model, that each test may bring its own rows.
+        options: of the tests, see `marginals.tasks.independence_test`.
+    """
+    if not hasattr(model_or_df, "independence_test"):
+        # Rows that a test brings are not among the folds: then one model serves them all.
+        fit = MDMA(random_state=0).fit if fit_only else cross_fit
+        model_or_df = fit(model_or_df)
+    if fit_only:
+        return model_or_df
+    if hasattr(model_or_df, "independence_tester"):
+        return model_or_df.independence_tester(data=data, **options)
+    names_of(model_or_df)  # refuses what cannot test
+    if data is not None or options:
+        raise ValueError(
+            "Expected neither `data` nor options of the tests with an object that tests by itself, "
+            f"{type(model_or_df).__name__}; got {sorted(options) or 'data'}. Set them there."
+        )
+    return model_or_df

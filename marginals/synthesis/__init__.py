@@ -1,0 +1,7 @@
+"""How good synthetic rows are: columns, pairs, telling them apart, and copies."""
+
+from marginals.synthesis.copying import Copying
+from marginals.synthesis.report import SynthesisReport, synthesis_report
+from marginals.synthesis.two_sample import TwoSample
+
+__all__ = ["Copying", "SynthesisReport", "TwoSample", "synthesis_report"]

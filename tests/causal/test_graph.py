@@ -1,0 +1,240 @@
+"""PC with exact tests finds the graphs that it should, and says what it did."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+
+from marginals.causal import causal_graph, shd
+from marginals.causal.search import RecordedTests, expected
+from marginals.estimator import MDMA
+from tests.causal.dags import CHAIN, COLLIDER, Oracle
+
+pytest.importorskip("causallearn")
+
+
+@pytest.fixture(scope="module")
+def mixed_frame() -> pd.DataFrame:
+    """City, then wage, then rent; with gaps. The middle one parts the others."""
+    rng = np.random.default_rng(0)
+    city = rng.choice(["Oslo", "Rome"], 600)
+    wage = np.where(city == "Oslo", 1.5, -1.5) + rng.normal(size=600)
+    frame = pd.DataFrame({"city": city, "wage": wage, "rent": wage + rng.normal(size=600)})
+    for name in frame:
+        frame.loc[rng.random(600) < 0.05, name] = None
+    return frame
+
+
+@pytest.fixture(scope="module")
+def model(mixed_frame: pd.DataFrame) -> MDMA:
+    settings: Any = {"tensor": "copula", "width": 4, "rank": 1, "max_steps": 300}
+    return MDMA(**settings, random_state=0, progress=False).fit(mixed_frame)
+
+
+# Exact tests ------------------------------------------------------------------------------------
+
+
+def test_the_graph_of_a_collider_is_found() -> None:
+    found = causal_graph(Oracle(COLLIDER), alpha=0.001)
+    assert set(found.directed) == set(COLLIDER)
+    assert found.undirected == []
+    assert shd(found, nx.DiGraph(list(COLLIDER))) == 0
+    assert found.names == ("a", "b", "c", "d", "e")
+    assert str(found).splitlines()[0] == "a -> c"
+    assert found.seconds > 0
+
+
+def test_the_directions_of_a_chain_stay_open() -> None:
+    found = causal_graph(Oracle(CHAIN), alpha=0.001)
+    assert found.undirected == [("a", "b"), ("b", "c")]
+    assert found.directed == []
+    assert {kind for *_, kind in found.graph.edges(data="kind")} == {"undirected"}
+    assert str(found) == "a -- b\nb -- c"
+    # The edges that a mixed graph has both ways count one each.
+    assert shd(found, nx.DiGraph(list(CHAIN))) == 2
+
+
+def test_every_test_is_told() -> None:
+    oracle = Oracle(COLLIDER)
+    found = causal_graph(oracle, alpha=0.001)
+    assert list(found.tests) == ["x", "y", "given", "statistic", "pvalue", "n"]
+    assert not found.tests.duplicated(["x", "y", "given"]).any()
+    for row in found.tests.itertuples():
+        alone = oracle.independence_test(row.x, row.y, given=list(row.given))
+        assert (row.statistic, row.pvalue, row.n) == (alone.statistic, alone.pvalue, alone.n)
+    pair = found.tests[(found.tests.x == "a") & (found.tests.y == "c")]
+    assert found.graph.edges["a", "c"]["pvalue"] == pair.pvalue.max() <= 0.001
+
+
+def test_columns_that_share_their_evidence_are_made_ready_together() -> None:
+    oracle = Oracle(COLLIDER)
+    tests = causal_graph(oracle, alpha=0.001).tests
+    given = [tuple(known or ()) for _, known in oracle.prepared]
+    assert len(given) == len(set(given))
+    ready = {tuple(known or ()): set(columns) for columns, known in oracle.prepared}
+    for row in tests.itertuples():
+        assert {row.x, row.y} <= ready[row.given]
+    # No more than what was tested.
+    for known, columns in ready.items():
+        asked = tests[[g == known for g in tests.given]]
+        assert columns == set(asked.x) | set(asked.y)
+
+
+def test_expected_columns() -> None:
+    triangle = [frozenset(pair) for pair in [(0, 1), (1, 2), (0, 2)]]
+    assert expected(triangle, frozenset()) == {0, 1, 2}
+    assert expected(triangle, frozenset({2})) == {0, 1}
+    assert expected(triangle, frozenset({1, 2})) == set()
+
+
+def test_max_cond_vars() -> None:
+    found = causal_graph(Oracle(CHAIN), alpha=0.001, max_cond_vars=0)
+    assert set(found.tests.given) == {()}
+    assert len(found.undirected) == 3
+    assert causal_graph(Oracle(CHAIN), alpha=0.001).tests.given.map(len).max() == 1
+
+
+# Background knowledge ---------------------------------------------------------------------------
+
+
+def test_tiers_and_edges_direct_a_chain() -> None:
+    forward = {("a", "b"), ("b", "c")}
+    tiers = {"tiers": [["a"], ["b"], ["c"]]}
+    assert set(causal_graph(Oracle(CHAIN), background_knowledge=tiers).directed) == forward
+    known = {"required": [("a", "b")]}
+    assert set(causal_graph(Oracle(CHAIN), background_knowledge=known).directed) == forward
+    known = {"forbidden": [("b", "a")]}
+    assert set(causal_graph(Oracle(CHAIN), background_knowledge=known).directed) == forward
+
+
+def test_required_edges_are_kept_and_forbidden_ones_not_tested() -> None:
+    known = {"required": [("a", "c")], "forbidden": [("a", "b"), ("b", "a")]}
+    found = causal_graph(Oracle(CHAIN), alpha=0.001, background_knowledge=known)
+    assert found.graph.has_edge("a", "c")
+    assert not found.graph.has_edge("c", "a")
+    assert "pvalue" not in found.graph.edges["a", "c"]
+    assert not found.graph.has_edge("a", "b")
+    assert {(row.x, row.y) for row in found.tests.itertuples()} == {("b", "c")}
+
+
+def test_knowledge_of_causal_learn() -> None:
+    from causallearn.graph.GraphNode import GraphNode
+    from causallearn.utils.PCUtils.BackgroundKnowledge import BackgroundKnowledge
+
+    known = BackgroundKnowledge().add_forbidden_by_node(GraphNode("b"), GraphNode("a"))
+    found = causal_graph(Oracle(CHAIN), background_knowledge=known)
+    assert set(found.directed) == {("a", "b"), ("b", "c")}
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        ({"needed": []}, "keys among"),
+        ([("a", "b")], "got list"),
+        ({"required": [("a", "z")]}, r"\['required'\]` to be among .* got 'z'"),
+        ({"forbidden": ["a"]}, r"pairs \(from, to\); got 'a'"),
+        ({"tiers": [["z"]]}, "got 'z'"),
+    ],
+)
+def test_mistakes_in_knowledge(known: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        causal_graph(Oracle(CHAIN), background_knowledge=known)
+
+
+# Models and tables ------------------------------------------------------------------------------
+
+
+def test_categories_and_gaps(model: MDMA) -> None:
+    found = causal_graph(model, alpha=0.01)
+    assert found.undirected == [("city", "wage"), ("wage", "rent")]
+    assert found.tests.n.between(400, 599).all()
+    alone = model.independence_test("city", "rent", given=["wage"])
+    row = found.tests[found.tests.given == ("wage",)].iloc[0]
+    assert row.pvalue == pytest.approx(alone.pvalue, rel=1e-4)
+
+
+def test_rows_and_options_of_the_tests(model: MDMA, mixed_frame: pd.DataFrame) -> None:
+    found = causal_graph(model, data=mixed_frame[:300], incomplete="omit", max_cond_vars=1)
+    assert found.tests.n.max() <= 300
+    parted = found.tests[found.tests.given == ("wage",)]
+    assert (parted.n < len(mixed_frame[:300].dropna(subset=["city", "rent"]))).all()
+
+
+def test_a_table_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from marginals.causal import testers
+
+    fitted: list[Any] = []
+    monkeypatch.setattr(testers, "_fitted", lambda table: fitted.append(table) or Oracle(CHAIN))
+    frame = Oracle(CHAIN).frame
+    assert causal_graph(frame, alpha=0.001).undirected == [("a", "b"), ("b", "c")]
+    assert fitted[0] is frame
+
+
+# Files ------------------------------------------------------------------------------------------
+
+
+def test_files(tmp_path: Path) -> None:
+    found = causal_graph(Oracle({**CHAIN, ("d", "b"): 1.0}), alpha=0.001)
+    found.save(tmp_path / "graph.graphml")
+    assert shd(nx.read_graphml(tmp_path / "graph.graphml"), found) == 0
+    found.save(tmp_path / "graph.json")
+    content = json.loads((tmp_path / "graph.json").read_text())
+    assert shd(nx.node_link_graph(content, edges="edges"), found) == 0
+    found.save(tmp_path / "graph.dot")
+    assert '"a" -> "b";' in (tmp_path / "graph.dot").read_text()
+    with pytest.raises(ValueError, match="to end in one of"):
+        found.save(tmp_path / "graph.xls")
+
+
+# Errors -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [0, 1, -0.1, float("nan")])
+def test_alpha_is_checked(alpha: float) -> None:
+    with pytest.raises(ValueError, match="`alpha` to lie between 0 and 1"):
+        causal_graph(Oracle(CHAIN), alpha=alpha)
+
+
+def test_errors_name_the_cause(model: MDMA) -> None:
+    with pytest.raises(ValueError, match="`max_cond_vars` to be at least 0; got -1"):
+        causal_graph(Oracle(CHAIN), max_cond_vars=-1)
+    with pytest.raises(ValueError, match=r"neither `data` nor options .* Oracle; got data"):
+        causal_graph(Oracle(CHAIN), data=[1])
+    with pytest.raises(TypeError, match="object with `names`"):
+        RecordedTests(object())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="wealth"):
+        model.independence_tester().independence_test("city", "wealth")
+
+
+def test_without_causal_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "causallearn.utils.cit", None)
+    monkeypatch.setitem(sys.modules, "causallearn.search.ConstraintBased.PC", None)
+    with pytest.raises(ImportError, match=r'pip install "marginals\[causal\]"'):
+        causal_graph(Oracle(CHAIN))
+
+
+# Pictures ---------------------------------------------------------------------------------------
+
+
+def test_pictures() -> None:
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("agg")
+    found = causal_graph(Oracle({**CHAIN, ("d", "b"): 1.0, ("e", "f"): 1.0}), alpha=0.001)
+    ax = found.plot()
+    ax.figure.canvas.draw()
+    assert {text.get_text() for text in ax.texts} == set("abcdef")
+    # An arrow for each directed edge, one line for each undirected edge.
+    assert len(ax.patches) == len(found.directed) + len(found.undirected)
+    one, two = plt.subplots(1, 2)[1]
+    assert found.plot(one) is one
+    lonely = nx.DiGraph()
+    lonely.add_nodes_from(["a_name_that_is_far_too_long_to_fit", "b"])
+    from marginals.plotting.network import graph
+
+    assert graph(lonely, ax=two) is two
+    plt.close("all")
