@@ -9,8 +9,9 @@ PACKAGE = Path(__file__).parents[1] / "marginals"
 # From the bottom up; a module may import from its own layer and those before it.
 LAYERS = [
     *("numerics", "storage", "structure", "leaves", "tensors", "model", "training", "table"),
-    *("frames", "tasks", "language", "answers", "estimator", "features", "synthesis"),
-    *("imputer", "predictors", "outliers", "loading", "plotting", "causal", "cli", "demo"),
+    *("frames", "tasks", "language", "answers", "estimator", "crossfit", "features"),
+    *("synthesis", "imputer", "predictors", "outliers", "loading", "plotting", "causal", "cli"),
+    "demo",
 ]
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 

@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 from benchmarks.independence.mechanisms import ALTERNATIVES, NULL, alternative_rows, null_rows
 from benchmarks.independence.tests_of import METHODS
 from benchmarks.machine import describe_machine
+from benchmarks.pages import command as told_command
 
 
 def measure(
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> None:
     cells = json.loads(asked.out.read_text())["cells"] if asked.out.exists() else []
     keys = ("method", "mechanism", "kind", "n", "repetitions", "seed")
     done = {tuple(cell[key] for key in keys) for cell in cells}
-    command = "python -m benchmarks.independence " + " ".join(sys.argv[1:])
+    command = told_command("benchmarks.independence", arguments)
     for n in asked.sizes:
         for kind in asked.kinds:
             for mechanism in asked.mechanisms:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ import torch
 from benchmarks.data import data_folder
 from benchmarks.independence.run import write
 from benchmarks.machine import describe_machine
+from benchmarks.pages import command as told_command
 from marginals import MDMA, cross_fit
 
 Rows = npt.NDArray[np.float64]
@@ -117,7 +117,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--most", type=int, help="only the first tasks")
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    command = "python -m benchmarks.information " + " ".join(sys.argv[1:])
+    command = told_command("benchmarks.information", arguments)
     told: dict[str, Any] = {"tasks": [], "gaussian": []}
     if asked.out.exists():
         told = json.loads(asked.out.read_text())

@@ -19,8 +19,7 @@ def as_tester(model_or_df: Any, data: Any = None, fit_only: bool = False, **opti
     """
     if not hasattr(model_or_df, "independence_test"):
         # Rows that a test brings are not among the folds: then one model serves them all.
-        fit = MDMA(random_state=0).fit if fit_only else cross_fit
-        model_or_df = fit(model_or_df)
+        model_or_df = _fitted(model_or_df) if fit_only else cross_fit(model_or_df)
     if fit_only:
         return model_or_df
     if hasattr(model_or_df, "independence_tester"):
@@ -32,3 +31,7 @@ def as_tester(model_or_df: Any, data: Any = None, fit_only: bool = False, **opti
             f"{type(model_or_df).__name__}; got {sorted(options) or 'data'}. Set them there."
         )
     return model_or_df
+
+
+def _fitted(table: Any) -> MDMA:
+    return MDMA(random_state=0).fit(table)

@@ -169,7 +169,7 @@ def test_a_table_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     from marginals.causal import testers
 
     fitted: list[Any] = []
-    monkeypatch.setattr(testers, "_fitted", lambda table: fitted.append(table) or Oracle(CHAIN))
+    monkeypatch.setattr(testers, "cross_fit", lambda table: fitted.append(table) or Oracle(CHAIN))
     frame = Oracle(CHAIN).frame
     assert causal_graph(frame, alpha=0.001).undirected == [("a", "b"), ("b", "c")]
     assert fitted[0] is frame

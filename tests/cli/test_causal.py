@@ -78,7 +78,7 @@ def test_a_table_is_fitted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         model: Any = load("chain.mdma")
         return model.marginal(list(table)).independence_tester(data=table)
 
-    monkeypatch.setattr(testers, "_fitted", quick)
+    monkeypatch.setattr(testers, "cross_fit", quick)
     done = run("causal", "chain.csv", "--ignore", "rent")
     assert "age\t--\twage" in done.stdout
     assert list(fitted[0]) == ["age", "wage"]
