@@ -61,8 +61,7 @@ def first_recipes(rows: int, coupled: int, effort: Effort, gpu: bool) -> list[Re
         recipes = [many, wide_tree, neural, few, ranked, tree]
     fast = 4 if gpu else 3 if rows < 2000 else 2
     count = {"fast": fast, "balanced": 6 if gpu else 4, "best": len(recipes)}[effort]
-    # Found by EM in a moment: some tables are just that, of many columns above all.
-    return [*recipes[:count], *_gaussian_recipes(rows, coupled, (1, 4))]
+    return recipes[:count]
 
 
 def _quick_recipes(rows: int, coupled: int) -> list[Recipe]:

@@ -25,7 +25,7 @@ def model() -> MDMA:
 
 
 def test_the_default_is_a_mixture_that_answers(model: MDMA) -> None:
-    assert len(model.members_) == 5  # three that were trained, and two Gaussian mixtures
+    assert len(model.members_) == 3
     assert sum(member["weight"] for member in model.members_) == pytest.approx(1)
     assert 0 < model.prob({"a": (0, None)}, given={"c": "up"}) <= 1
     assert np.isfinite(model.score(make()))
