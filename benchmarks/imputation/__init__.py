@@ -1,0 +1,1 @@
+"""Imputation beside the peers: cells of real tables are hidden, filled and compared."""

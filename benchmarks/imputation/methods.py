@@ -1,0 +1,201 @@
+"""Ours and the peers: a table with gaps in, filled tables out."""
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401 (makes the next one importable)
+from sklearn.impute import IterativeImputer, KNNImputer
+
+from benchmarks.imputation.filled import Filled, MissingPackageError
+from benchmarks.imputation.metrics import predictive_interval
+from benchmarks.imputation.tables import numeric
+from marginals import MDMA
+
+LEVEL = 0.9
+# Of miceforest: draws are those of several chains after rounds that are thrown away.
+CHAINS, BURN_IN = 5, 1
+DRAWS = 20  # of every method: fewer have no 90 % interval
+
+
+def fill_mdma(holes: pd.DataFrame, seed: int, **options: Any) -> Filled:
+    """Fill by the default model, or one with other options."""
+    started = time.process_time()
+    model = MDMA(random_state=seed, **{"device": "cpu", "progress": False, **options}).fit(holes)
+    fit_s = time.process_time() - started
+    lower, upper = ends(holes, model.impute_interval(holes, LEVEL))
+    return Filled(
+        point=model.impute(holes),
+        draws=model.impute(holes, "draw", draws=DRAWS, random_state=seed),
+        lower=lower,
+        upper=upper,
+        fit_s=fit_s,
+        settings={"members": model.members_},
+    )
+
+
+def ends(holes: pd.DataFrame, lines: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the lower and upper ends of gaps as tables, from one line for each gap."""
+    sides = []
+    for side in ("lower", "upper"):
+        table = holes[numeric(holes)].astype(np.float64)
+        for name, group in lines.groupby("column", sort=False):
+            if name in table:
+                table.loc[group["row"], name] = group[side].to_numpy(dtype=np.float64)
+        sides.append(table)
+    return sides[0], sides[1]
+
+
+def fill_iterative(holes: pd.DataFrame, seed: int) -> Filled:
+    """Fill by chained Bayesian ridge regressions; categories are columns of 0 and 1."""
+    coded = Coded(holes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it says on most tables that it has not converged
+        point = IterativeImputer(random_state=seed).fit_transform(coded.numbers)
+        drawn = [
+            IterativeImputer(sample_posterior=True, random_state=1000 * seed + i).fit_transform(
+                coded.numbers
+            )
+            for i in range(DRAWS)
+        ]
+    return _from_draws(coded.decoded(point), [coded.decoded(table) for table in drawn])
+
+
+def fill_knn(holes: pd.DataFrame, seed: int) -> Filled:
+    """Fill by the mean of the five nearest rows, standardised; no distribution."""
+    coded = Coded(holes)
+    return Filled(coded.decoded(KNNImputer().fit_transform(coded.numbers)))
+
+
+def fill_miceforest(holes: pd.DataFrame, seed: int) -> Filled:
+    """Fill by chained gradient boosting with mean matching; the mean of the draws is the point."""
+    try:
+        import miceforest
+    except ImportError:
+        raise MissingPackageError(
+            "Expected the package 'miceforest' to be installed; pip install "
+            "'marginals[experiments]'."
+        ) from None
+    numbers = numeric(holes)
+    names = [f"c{i}" for i in range(holes.shape[1])]  # LightGBM takes no special characters
+    data = holes.set_axis(names, axis=1)
+    for name, original in zip(names, holes.columns, strict=True):
+        dtype = "float64" if original in numbers else "category"
+        data[name] = data[name].astype(dtype)
+    try:
+        drawn, matching = _mice_draws(miceforest, data, "normal", seed), "normal"
+    except ValueError:
+        # Matching by log odds fails where a class has probability 0.
+        drawn, matching = _mice_draws(miceforest, data, "fast", seed), "fast"
+    drawn = [table.set_axis(holes.columns, axis=1) for table in drawn]
+    point = drawn[0].copy()
+    for name in holes.columns:
+        if name in numbers:
+            point[name] = np.mean([table[name].to_numpy() for table in drawn], axis=0)
+        else:
+            stacked = pd.concat([table[name].astype(str) for table in drawn], axis=1)
+            point[name] = stacked.mode(axis=1)[0].to_numpy()
+    return replace(_from_draws(point, drawn), settings={"mean_match_strategy": matching})
+
+
+def _mice_draws(miceforest: Any, data: pd.DataFrame, matching: str, seed: int) -> list[Any]:
+    """Return completed tables of several chains; `matching` is that of categories."""
+    words = [name for name in data.columns if data[name].dtype == "category"]
+    each = DRAWS // CHAINS
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kernel = miceforest.ImputationKernel(
+            data.copy(),
+            num_datasets=CHAINS,
+            mean_match_strategy=dict.fromkeys(words, matching),
+            save_all_iterations_data=True,
+            random_state=seed,
+        )
+        kernel.mice(BURN_IN + each, num_threads=1, verbosity=-1)
+    return [
+        kernel.complete_data(chain, BURN_IN + 1 + i) for chain in range(CHAINS) for i in range(each)
+    ]
+
+
+def fill_mean(holes: pd.DataFrame, seed: int) -> Filled:
+    """Fill by the column's mean or most frequent category; draws are its observed values."""
+    rng = np.random.default_rng(seed)
+    numbers = numeric(holes)
+    point = holes.copy()
+    for name in holes.columns:
+        known = holes[name].dropna()
+        value = known.mean() if name in numbers else known.mode().iloc[0]
+        point[name] = _put(holes[name], value)
+    drawn = []
+    for _ in range(DRAWS):
+        table = holes.copy()
+        for name in holes.columns:
+            table[name] = _put(holes[name], rng.choice(holes[name].dropna(), len(holes)))
+        drawn.append(table)
+    return _from_draws(point, drawn)
+
+
+def _put(column: pd.Series, values: Any) -> pd.Series:
+    return column.where(column.notna(), values)
+
+
+def _from_draws(point: pd.DataFrame, drawn: list[pd.DataFrame]) -> Filled:
+    numbers = numeric(drawn[0])
+    stacked = np.stack([table[numbers].to_numpy(dtype=np.float64) for table in drawn])
+    flat = stacked.reshape(len(drawn), -1)
+    low, high = (
+        pd.DataFrame(end.reshape(stacked.shape[1:]), point.index, numbers)
+        for end in predictive_interval(flat, LEVEL)
+    )
+    return Filled(point, drawn, low, high)
+
+
+class Coded:
+    """A table as standardised numbers, with a column of 0 and 1 for each category."""
+
+    def __init__(self, holes: pd.DataFrame) -> None:
+        self.holes, self.of_numbers = holes, numeric(holes)
+        self.categories = {
+            c: sorted(holes[c].dropna().unique()) for c in holes if c not in self.of_numbers
+        }
+        parts: list[npt.NDArray[np.float64]] = []
+        self.scales: dict[str, tuple[float, float]] = {}
+        for name in holes.columns:
+            if name in self.of_numbers:
+                values = holes[name].to_numpy(dtype=np.float64, na_value=np.nan)
+                middle, spread = float(np.nanmean(values)), float(np.nanstd(values)) or 1.0
+                self.scales[name] = (middle, spread)
+                parts.append(((values - middle) / spread)[:, None])
+            else:
+                flags = np.stack([holes[name] == c for c in self.categories[name]], 1).astype(float)
+                flags[holes[name].isna()] = np.nan
+                parts.append(flags)
+        self.widths = [part.shape[1] for part in parts]
+        self.numbers = np.concatenate(parts, axis=1)
+
+    def decoded(self, numbers: npt.NDArray[np.float64]) -> pd.DataFrame:
+        """Return a completed array as a table; a category is that of the largest number."""
+        table, start = {}, 0
+        for name, width in zip(self.holes.columns, self.widths, strict=True):
+            part = numbers[:, start : start + width]
+            start += width
+            if name in self.of_numbers:
+                middle, spread = self.scales[name]
+                table[name] = part[:, 0] * spread + middle
+            else:
+                table[name] = np.array(self.categories[name], dtype=object)[part.argmax(1)]
+        return pd.DataFrame(table, index=self.holes.index)
+
+
+METHODS: dict[str, Callable[..., Filled]] = {
+    "mdma": fill_mdma,
+    "iterative": fill_iterative,
+    "miceforest": fill_miceforest,
+    "knn": fill_knn,
+    "mean": fill_mean,
+}

@@ -1,0 +1,1 @@
+"""Prediction beside the peers: quantiles of numbers, probabilities of classes."""
