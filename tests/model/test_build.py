@@ -345,7 +345,7 @@ def test_start_again() -> None:
             r"columns 0, 1, ...; got \(0, 2\)",
         ),
         (lambda: build(torch.zeros(3, 2), tensor="tt"), ValueError, "'copula'; got 'tt'"),
-        (lambda: build(torch.zeros(3, 2), init="zero"), ValueError, "'paper'; got 'zero'"),
+        (lambda: build(torch.zeros(3, 2), init="zero"), ValueError, "'scales'; got 'zero'"),
         (lambda: build(torch.zeros(3, 2), tree="oak"), ValueError, "Tree or one of.*got 'oak'"),
         (lambda: build(torch.zeros(3, 2), tree=balanced(3)), ValueError, "over 2 columns"),
         (
