@@ -76,3 +76,11 @@ def test_pages_are_what_the_files_say(report: Any, pattern: str, page: str) -> N
     files = sorted((ROOT / "benchmarks" / "results").glob(pattern))
     assert files
     assert report.tables(report.read(files)) in (ROOT / "docs" / page).read_text()
+
+
+def test_figures_of_the_text() -> None:
+    text = (ROOT / "docs" / "dependence.md").read_text()
+    board = (ROOT / "docs" / "information_scoreboard.md").read_text()
+    for found in ("34 of 40", "17 of 40", "0.0140", "0.0051"):
+        assert found in text
+        assert found in board

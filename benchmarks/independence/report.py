@@ -49,7 +49,7 @@ def rejections(cells: Sequence[Cell], kind: str, n: int) -> pd.DataFrame:
 
 def tables(cells: Sequence[Cell]) -> str:
     """Return everything as Markdown."""
-    lines = []
+    lines = ["## Summary", "", *_summary(cells), ""]
     kinds = list(dict.fromkeys(cell["kind"] for cell in cells))
     for kind in kinds:
         for n in sorted({cell["n"] for cell in cells if cell["kind"] == kind}):
@@ -59,6 +59,28 @@ def tables(cells: Sequence[Cell]) -> str:
             lines += [f"### {what}, {n} rows", "", _table(frame), ""]
             lines += [f"Rejections at 0.05 among {_range(counts)} repetitions.", ""]
     return "\n".join([*lines, *_origin(cells)])
+
+
+def outside(cells: Sequence[Cell]) -> list[tuple[str, int, str, float]]:
+    """Return the levels of ours that leave the band: mechanism, rows, test, share."""
+    return [
+        (cell["mechanism"], cell["n"], name, shares["0.05"])
+        for cell in _levels(cells)
+        for name, shares in cell["rejected"].items()
+        if not BAND[0] <= shares["0.05"] <= BAND[1]
+    ]
+
+
+def _levels(cells: Sequence[Cell]) -> list[Cell]:
+    return [c for c in cells if (c["kind"], c["method"]) == ("null", "marginals")]
+
+
+def _summary(cells: Sequence[Cell]) -> list[str]:
+    count = sum(len(cell["rejected"]) for cell in _levels(cells))
+    wide = outside(cells)
+    told = [f"- {m}, {n} rows, {name}: {share:.3f}" for m, n, name, share in wide]
+    head = f"Of {count} levels of ours {count - len(wide)} lie within {BAND[0]} and {BAND[1]}."
+    return [head + (" Outside:" if told else ""), "", *told]
 
 
 def _table(frame: pd.DataFrame) -> str:

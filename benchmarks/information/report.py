@@ -82,7 +82,7 @@ def draw(told: dict[str, list[dict[str, Any]]], path: Path) -> None:
         error = (values[method] - exact).clip(-1, 1)
         left.plot(error, places, marker, color=colour, ms=4, alpha=0.8, label=LABELS[method])
     left.set_yticks(places, values.index, fontsize=6)
-    left.set(xlim=(-1.05, 1.05), ylim=(len(values) - 0.5, -0.5))
+    left.set(xlim=(-1.05, 0.4), ylim=(len(values) - 0.5, -0.5))
     left.set_title("estimate - exact, nats (cut at 1); grey: solved", fontsize=8, loc="left")
     left.legend(fontsize=7, loc="lower right")
     gaussian = pd.DataFrame(told["gaussian"])
