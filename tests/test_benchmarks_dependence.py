@@ -81,6 +81,9 @@ def test_pages_are_what_the_files_say(report: Any, pattern: str, page: str) -> N
 def test_figures_of_the_text() -> None:
     text = (ROOT / "docs" / "dependence.md").read_text()
     board = (ROOT / "docs" / "information_scoreboard.md").read_text()
+    levels = (ROOT / "docs" / "independence_scoreboard.md").read_text()
+    assert "Of 48 levels 44" in text
+    assert "Of 48 levels of ours 44" in levels
     for found in ("34 of 40", "17 of 40", "0.0140", "0.0051"):
         assert found in text
         assert found in board

@@ -127,6 +127,7 @@ def draw(cells: Sequence[Cell], path: Path) -> None:
                 frame[name], range(len(frame)), marker, color=colour, label=name, ms=5, alpha=0.8
             )
         ax.set(xlim=(-0.03, 1.03), yticks=range(len(frame)), yticklabels=frame.index)
+        ax.invert_yaxis()
         ax.set_title(f"power, {kind} dependence, {n} rows", fontsize=8, loc="left")
         _dress(ax)
     handles, labels = axes[0, -1].get_legend_handles_labels()
