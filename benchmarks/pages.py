@@ -1,7 +1,9 @@
 """Pages whose tables are written by the code that measured, between two marks."""
 
-from collections.abc import Sequence
+import argparse
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 START, END = "<!-- measured: written by the report command -->", "<!-- end of measured -->"
 
@@ -26,6 +28,44 @@ def tables_of(page: str) -> str:
 def write_tables(path: Path, tables: str) -> None:
     """Put tables into a page."""
     path.write_text(with_tables(path.read_text(), tables))
+
+
+def report(
+    program: str,
+    words: Sequence[str],
+    read: Callable[[list[Path]], Any],
+    tables: Callable[[Any], str],
+    draw: Callable[[Any, Path], None],
+    *,
+    page: str = "--out",
+    heading: str | None = None,
+) -> None:
+    """Print the tables of result files, or write them into a page; draw the picture.
+
+    Args:
+        program: the module that is run.
+        words: after `report`.
+        read: joins result files; later ones take precedence.
+        tables: of what was read, as Markdown.
+        draw: the picture of what was read.
+        page: the name of the option for the page, which has marks for the tables.
+        heading: of a page that holds nothing else, and needs no marks.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {program} report")
+    parser.add_argument("files", nargs="+", type=Path, help="result files")
+    parser.add_argument(page, dest="page", type=Path, help="Markdown page, default the screen")
+    parser.add_argument("--picture", type=Path, help="image file")
+    asked = parser.parse_args(words)
+    found = read(asked.files)
+    text = tables(found).strip("\n")
+    if asked.page is None:
+        print(text)
+    elif heading is None:
+        write_tables(asked.page, text)
+    else:
+        asked.page.write_text(f"{heading}\n\n{text}\n")
+    if asked.picture:
+        draw(found, asked.picture)
 
 
 def command(program: str, words: Sequence[str]) -> str:

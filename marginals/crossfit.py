@@ -135,8 +135,8 @@ def cross_fit(
     Args:
         X: a DataFrame, array or tensor; missing cells are NaN, None, NA or NaT.
         model: an unfitted `MDMA`, of which every fold gets a copy. None for Gaussian mixtures of
-            several sizes on the columns' normal scores, found by EM: a second or so for a few
-            thousand rows.
+            several sizes on the columns' normal scores, found by EM: a second for hundreds of
+            rows, seconds for thousands.
         folds: their number.
         columns: the kinds of some columns, as of `MDMA`.
         scores: replace continuous columns by their normal scores first. Neither information nor

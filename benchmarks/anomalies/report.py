@@ -1,6 +1,5 @@
 """Tables and ranks of what was measured."""
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -12,7 +11,7 @@ import pandas as pd
 from benchmarks.anomalies.models import IMPUTATIONS, MODELS, OURS
 from benchmarks.anomalies.sets import DEVELOPMENT, FILES
 from benchmarks.likelihood.record import read
-from benchmarks.pages import write_tables
+from benchmarks.pages import report
 
 LABELS = {
     **{OURS: "marginals", "iforest": "IForest", "ecod": "ECOD", "copod": "COPOD"},
@@ -136,17 +135,14 @@ def _origin(records: Sequence[Record]) -> str:
 
 def main(words: Sequence[str]) -> None:
     """Print the tables, or write them into a page; draw the picture."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.anomalies report")
-    parser.add_argument("files", nargs="+", help="result files")
-    parser.add_argument("--out", help="Markdown page with marks, default the screen")
-    parser.add_argument("--picture", help="image file")
-    arguments = parser.parse_args(words)
-    records = [record for file in arguments.files for record in read(Path(file))]
-    if arguments.out:
-        write_tables(Path(arguments.out), tables(records))
-    else:
-        print(tables(records))
-    if arguments.picture:
-        from benchmarks.anomalies.picture import draw  # needs matplotlib, the tables do not
+    report("benchmarks.anomalies", words, _joined, tables, _draw)
 
-        draw(records, Path(arguments.picture))
+
+def _joined(files: Sequence[Path]) -> list[Record]:
+    return [record for file in files for record in read(file)]
+
+
+def _draw(records: Sequence[Record], path: Path) -> None:
+    from benchmarks.anomalies.picture import draw  # needs matplotlib, the tables do not
+
+    draw(records, path)

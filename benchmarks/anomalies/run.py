@@ -23,7 +23,7 @@ from benchmarks.anomalies.models import (
 )
 from benchmarks.anomalies.sets import FILES, MISSING, Split, cut, load
 from benchmarks.data import data_folder
-from benchmarks.likelihood.record import origin, read, write
+from benchmarks.likelihood.record import earlier, origin, write
 from benchmarks.pages import command
 
 KEY = ("set", "model", "seed", "missing", "imputation")
@@ -40,9 +40,7 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     arguments = _parser().parse_args(words)
     folder, out = data_folder(arguments.data), Path(arguments.out)
-    if out.exists() and not arguments.append:
-        raise SystemExit(f"Expected `--out` to be a new file; got {out}. Give --append to go on.")
-    records = read(out) if out.exists() else []
+    records = earlier(out, arguments.append)
     models = [name for name in arguments.models if _told(name)]
     made = {
         **origin(),

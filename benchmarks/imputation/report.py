@@ -1,6 +1,5 @@
 """The tables of the imputation benchmark, from its result files."""
 
-import argparse
 import itertools
 import math
 from collections.abc import Iterable, Sequence
@@ -10,7 +9,7 @@ from statistics import fmean
 from typing import Any, final
 
 from benchmarks.likelihood.record import read
-from benchmarks.pages import write_tables
+from benchmarks.pages import report
 
 KEY = ("table", "method", "mechanism", "share", "seed")
 ORDER = ("mdma", "iterative", "miceforest", "knn", "mean")
@@ -257,18 +256,14 @@ def _shown(figure: float | None) -> str:
 
 def main(words: Sequence[str]) -> None:
     """Merge result files, print or write the tables, and draw the picture."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.imputation report")
-    parser.add_argument("files", nargs="+", help="result files; later ones take precedence")
-    parser.add_argument("--page", help="Markdown page with marks for the tables; else the screen")
-    parser.add_argument("--picture", help="image file")
-    arguments = parser.parse_args(words)
-    records = merged(record for file in arguments.files for record in read(Path(file)))
-    text = page(records)
-    if arguments.page:
-        write_tables(Path(arguments.page), text.strip())
-    else:
-        print(text, end="")
-    if arguments.picture:
-        from benchmarks.imputation.picture import draw  # needs matplotlib, the tables do not
+    report("benchmarks.imputation", words, _joined, page, _draw, page="--page")
 
-        draw(entries(records), Path(arguments.picture))
+
+def _joined(files: Sequence[Path]) -> list[Record]:
+    return merged(record for file in files for record in read(file))
+
+
+def _draw(records: Sequence[Record], path: Path) -> None:
+    from benchmarks.imputation.picture import draw  # needs matplotlib, the tables do not
+
+    draw(entries(records), path)

@@ -23,7 +23,7 @@ from benchmarks.imputation.methods import LEVEL, METHODS
 from benchmarks.imputation.metrics import figures
 from benchmarks.imputation.report import Record, key, merged
 from benchmarks.imputation.tables import MEASURED, MOST_ROWS, TABLES, MissingTableError, load
-from benchmarks.likelihood.record import read, write
+from benchmarks.likelihood.record import earlier, write
 from benchmarks.machine import describe_machine
 
 PACKAGES = ("numpy", "pandas", "scikit-learn", "miceforest", "lightgbm")
@@ -37,12 +37,7 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     arguments = _parser().parse_args(words)
     out = Path(arguments.out)
-    if out.exists() and not arguments.append:
-        raise SystemExit(
-            f"Expected `--out` to be a new file; got {out}, which is there. Give --append to add "
-            "what it lacks, or another name."
-        )
-    records = read(out) if out.exists() else []
+    records = earlier(out, arguments.append)
     command = " ".join(["python -m benchmarks.imputation", *without_places(words)])
     for record in measured(arguments, records):
         records = merged([*records, {**record, "command": command}])

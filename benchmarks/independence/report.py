@@ -1,6 +1,5 @@
 """Tables and picture of level and power."""
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 
 from benchmarks.independence.mechanisms import NULL
+from benchmarks.pages import report
 
 Cell = dict[str, Any]
 BAND = (0.03, 0.07)
@@ -24,6 +24,12 @@ STYLE = {
     "GCM": ("D", "#D55E00"),
     "KCI": ("X", "#CC79A7"),
 }
+
+_HEADING = (
+    "# Level and power of the test of independence\n\n"
+    "Written by `python -m benchmarks.independence report`; see "
+    "[dependence.md](dependence.md) for how to read it."
+)
 
 
 def read(paths: Sequence[Path]) -> list[Cell]:
@@ -166,15 +172,4 @@ def _dress(ax: Any) -> None:
 
 def main(arguments: list[str]) -> None:
     """Write the tables and the picture."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.independence report")
-    parser.add_argument("results", nargs="+", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--picture", type=Path)
-    asked = parser.parse_args(arguments)
-    cells = read(asked.results)
-    text = "# Level and power of the test of independence\n\n"
-    text += "Written by `python -m benchmarks.independence report`; see "
-    text += "[dependence.md](dependence.md) for how to read it.\n\n"
-    asked.out.write_text(text + tables(cells) + "\n")
-    if asked.picture:
-        draw(cells, asked.picture)
+    report("benchmarks.independence", arguments, read, tables, draw, heading=_HEADING)

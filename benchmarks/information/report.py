@@ -1,6 +1,5 @@
 """Tables and picture of estimates of mutual information."""
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,15 @@ matplotlib.use("Agg")
 import pandas as pd
 from matplotlib import pyplot as plt
 
+from benchmarks.pages import report
+
 LABELS = {"fast": "cross_fit(MDMA())", "quick": "cross_fit", "ksg": "KSG"}
 STYLE = {"fast": ("o", "#0072B2"), "quick": ("s", "#56B4E9"), "ksg": ("X", "#D55E00")}
+
+_HEADING = (
+    "# Mutual information, measured\n\nWritten by `python -m benchmarks.information report`; see "
+    "[dependence.md](dependence.md) for how to read it."
+)
 
 
 def read(paths: list[Path]) -> dict[str, list[dict[str, Any]]]:
@@ -106,15 +112,4 @@ def draw(told: dict[str, list[dict[str, Any]]], path: Path) -> None:
 
 def main(arguments: list[str]) -> None:
     """Write the tables and the picture."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.information report")
-    parser.add_argument("results", nargs="+", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--picture", type=Path)
-    asked = parser.parse_args(arguments)
-    told = read(asked.results)
-    text = "# Mutual information, measured\n\n"
-    text += "Written by `python -m benchmarks.information report`; see "
-    text += "[dependence.md](dependence.md) for how to read it.\n\n"
-    asked.out.write_text(text + tables(told) + "\n")
-    if asked.picture:
-        draw(told, asked.picture)
+    report("benchmarks.information", arguments, read, tables, draw, heading=_HEADING)

@@ -93,6 +93,18 @@ def write(path: Path, records: list[Record]) -> None:
     os.replace(draft, path)
 
 
+def earlier(out: Path, append: bool) -> list[Record]:
+    """Read the records that a run adds to: none for a new file, and no old one unless told so."""
+    if not out.exists():
+        return []
+    if not append:
+        raise SystemExit(
+            f"Expected `--out` to be a new file; got {out}, which is there. Give --append to add "
+            "what it lacks, or another name."
+        )
+    return read(out)
+
+
 def read(path: Path) -> list[Record]:
     """Read records; figures that JSON cannot hold were written as words."""
     if not path.exists():

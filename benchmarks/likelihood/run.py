@@ -21,7 +21,7 @@ from benchmarks.likelihood.classical import fit_gmm, fit_kde, fit_vine
 from benchmarks.likelihood.fitted import Fitted, MissingPackageError
 from benchmarks.likelihood.neural import fit_einet, fit_nsf
 from benchmarks.likelihood.ours import EFFORTS, fit_default, fit_paper
-from benchmarks.likelihood.record import Record, key, measure, merged, origin, read, write
+from benchmarks.likelihood.record import Record, earlier, key, measure, merged, origin, write
 from benchmarks.likelihood.sets import LARGE, NAMES, Split, splits
 
 MODELS: dict[str, Callable[..., Fitted]] = {
@@ -45,7 +45,7 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     arguments = _parser().parse_args(words)
     out = Path(arguments.out)
-    records = _earlier(out, arguments.append)
+    records = earlier(out, arguments.append)
     folder = data_folder(arguments.data) if set(arguments.sets) & set(LARGE) else None
     for record in measured(arguments, folder, records):
         records = merged([*records, record])
@@ -94,17 +94,6 @@ def _measure(split: Split, model: str, seed: int, arguments: argparse.Namespace)
     found = measure(split, lambda: MODELS[model](split, **options))
     limit = arguments.seconds if model in TAKES_SECONDS else None
     return {**found, "device": arguments.device, "seconds_limit": limit}
-
-
-def _earlier(out: Path, append: bool) -> list[Record]:
-    if not out.exists():
-        return []
-    if not append:
-        raise SystemExit(
-            f"Expected `--out` to be a new file; got {out}, which is there. Give --append to add "
-            "what it lacks, or another name."
-        )
-    return read(out)
 
 
 def _line(record: Record) -> str:

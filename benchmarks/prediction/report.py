@@ -1,6 +1,5 @@
 """The tables of the prediction benchmark, from its result files."""
 
-import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
@@ -8,7 +7,7 @@ from typing import Any
 
 from benchmarks.imputation.report import origins
 from benchmarks.likelihood.record import read
-from benchmarks.pages import write_tables
+from benchmarks.pages import report
 
 KEY = ("table", "model", "missing", "seed")
 ORDER = ("mdma", "boosting", "linear")
@@ -99,18 +98,14 @@ def page(records: Sequence[Record]) -> str:
 
 def main(words: Sequence[str]) -> None:
     """Merge result files, print or write the tables, and draw the picture."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.prediction report")
-    parser.add_argument("files", nargs="+", help="result files; later ones take precedence")
-    parser.add_argument("--page", help="Markdown page with marks for the tables; else the screen")
-    parser.add_argument("--picture", help="image file")
-    arguments = parser.parse_args(words)
-    records = merged(record for file in arguments.files for record in read(Path(file)))
-    text = page(records)
-    if arguments.page:
-        write_tables(Path(arguments.page), text.strip())
-    else:
-        print(text, end="")
-    if arguments.picture:
-        from benchmarks.prediction.picture import draw  # needs matplotlib, the tables do not
+    report("benchmarks.prediction", words, _joined, page, _draw, page="--page")
 
-        draw(records, Path(arguments.picture))
+
+def _joined(files: Sequence[Path]) -> list[Record]:
+    return merged(record for file in files for record in read(file))
+
+
+def _draw(records: Sequence[Record], path: Path) -> None:
+    from benchmarks.prediction.picture import draw  # needs matplotlib, the tables do not
+
+    draw(records, path)

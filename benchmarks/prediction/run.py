@@ -15,7 +15,7 @@ from benchmarks.clock import cpu_seconds
 from benchmarks.data import data_folder
 from benchmarks.imputation.run import origin, without_places
 from benchmarks.imputation.tables import MissingTableError
-from benchmarks.likelihood.record import read, write
+from benchmarks.likelihood.record import earlier, write
 from benchmarks.prediction import metrics, report
 from benchmarks.prediction.models import LEVELS, MODELS
 from benchmarks.prediction.report import Record, key, merged
@@ -32,12 +32,7 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     arguments = _parser().parse_args(words)
     out = Path(arguments.out)
-    if out.exists() and not arguments.append:
-        raise SystemExit(
-            f"Expected `--out` to be a new file; got {out}, which is there. Give --append to add "
-            "what it lacks, or another name."
-        )
-    records = read(out) if out.exists() else []
+    records = earlier(out, arguments.append)
     command = " ".join(["python -m benchmarks.prediction", *without_places(words)])
     for record in measured(arguments, records):
         records = merged([*records, {**record, "command": command}])

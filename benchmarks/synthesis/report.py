@@ -1,13 +1,12 @@
 """Tables and a picture of what was measured."""
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from benchmarks.likelihood.record import read
-from benchmarks.pages import write_tables
+from benchmarks.pages import report
 from benchmarks.synthesis.models import LABELS
 from benchmarks.synthesis.tables import FILES
 
@@ -83,15 +82,8 @@ def draw(records: Sequence[Record], path: Path) -> None:
 
 def main(words: Sequence[str]) -> None:
     """Print the tables, or write them into a page; draw the picture."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.synthesis report")
-    parser.add_argument("files", nargs="+", help="result files")
-    parser.add_argument("--out", help="Markdown page with marks, default the screen")
-    parser.add_argument("--picture", help="image file")
-    arguments = parser.parse_args(words)
-    records = [record for file in arguments.files for record in read(Path(file))]
-    if arguments.out:
-        write_tables(Path(arguments.out), tables(records))
-    else:
-        print(tables(records))
-    if arguments.picture:
-        draw(records, Path(arguments.picture))
+    report("benchmarks.synthesis", words, _joined, tables, draw)
+
+
+def _joined(files: Sequence[Path]) -> list[Record]:
+    return [record for file in files for record in read(file)]

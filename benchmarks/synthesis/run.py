@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.data import data_folder
-from benchmarks.likelihood.record import origin, read, write
+from benchmarks.likelihood.record import earlier, origin, write
 from benchmarks.pages import command
 from benchmarks.synthesis.models import DRAWERS
 from benchmarks.synthesis.tables import FILES, cut, load, with_gaps
@@ -32,9 +32,7 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     arguments = _parser().parse_args(words)
     folder, out = data_folder(arguments.data), Path(arguments.out)
-    if out.exists() and not arguments.append:
-        raise SystemExit(f"Expected `--out` to be a new file; got {out}. Give --append to go on.")
-    records = read(out) if out.exists() else []
+    records = earlier(out, arguments.append)
     made = {**origin(), "command": command("benchmarks.synthesis", words)}
     for name in arguments.tables:
         frame = load(folder, name)
