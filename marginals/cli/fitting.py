@@ -42,9 +42,7 @@ Rows = Annotated[
 ]
 Effort = Annotated[
     str,
-    typer.Option(
-        "--effort", help="fast, balanced or best: how long to look for models; see the guide."
-    ),
+    typer.Option("--effort", help="quick, fast, balanced or best: how long to look for models."),
 ]
 Width = Annotated[int | None, typer.Option("--width", min=1, help="Components of the model.")]
 
