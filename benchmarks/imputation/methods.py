@@ -53,7 +53,7 @@ def ends(holes: pd.DataFrame, lines: pd.DataFrame) -> tuple[pd.DataFrame, pd.Dat
 
 def fill_iterative(holes: pd.DataFrame, seed: int) -> Filled:
     """Fill by chained Bayesian ridge regressions; categories are columns of 0 and 1."""
-    coded = Coded(holes)
+    coded = Coded(holes, spare_last=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says on most tables that it has not converged
         point = IterativeImputer(random_state=seed).fit_transform(coded.numbers)
@@ -156,10 +156,16 @@ def _from_draws(point: pd.DataFrame, drawn: list[pd.DataFrame]) -> Filled:
 
 
 class Coded:
-    """A table as standardised numbers, with a column of 0 and 1 for each category."""
+    """A table as standardised numbers, with a column of 0 and 1 for each category.
 
-    def __init__(self, holes: pd.DataFrame) -> None:
-        self.holes, self.of_numbers = holes, numeric(holes)
+    Args:
+        holes: the table.
+        spare_last: leave out the last category, which the others tell: all together they add up to
+            one, and regressions of each on the rest would return what they start from.
+    """
+
+    def __init__(self, holes: pd.DataFrame, spare_last: bool = False) -> None:
+        self.holes, self.of_numbers, self.spare_last = holes, numeric(holes), spare_last
         self.categories = {
             c: sorted(holes[c].dropna().unique()) for c in holes if c not in self.of_numbers
         }
@@ -174,7 +180,7 @@ class Coded:
             else:
                 flags = np.stack([holes[name] == c for c in self.categories[name]], 1).astype(float)
                 flags[holes[name].isna()] = np.nan
-                parts.append(flags)
+                parts.append(flags[:, :-1] if spare_last else flags)
         self.widths = [part.shape[1] for part in parts]
         self.numbers = np.concatenate(parts, axis=1)
 
@@ -188,6 +194,8 @@ class Coded:
                 middle, spread = self.scales[name]
                 table[name] = part[:, 0] * spread + middle
             else:
+                if self.spare_last:
+                    part = np.column_stack([part, 1 - part.sum(1)])
                 table[name] = np.array(self.categories[name], dtype=object)[part.argmax(1)]
         return pd.DataFrame(table, index=self.holes.index)
 
