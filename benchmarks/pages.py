@@ -76,6 +76,6 @@ def command(program: str, words: Sequence[str]) -> str:
     """
     told = list(words)
     for place, word in enumerate(words[:-1]):
-        if word in ("--data", "--out"):
+        if word in ("--data", "--out", "--picture"):
             told[place + 1] = word.strip("-").upper()
     return " ".join(["python -m", program, *told])

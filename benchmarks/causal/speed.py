@@ -1,4 +1,4 @@
-"""PC after one fit, beside causal-learn's own Gaussian test, and where its time goes."""
+"""PC after one fit: how long it takes, and what it finds."""
 
 import argparse
 import json

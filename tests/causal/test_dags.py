@@ -31,13 +31,14 @@ def test_rows_follow_the_dag() -> None:
     assert np.abs(correlations[1, [0, 2]]).max() < 0.03
 
 
-def test_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("by", ["cross_fit", "MDMA"])
+def test_a_run(by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("causallearn")
     quick = partial(MDMA, tensor="copula", width=2, rank=1, max_steps=20)
     monkeypatch.setattr(speed, "MDMA", quick)
     out = tmp_path / "speed.json"
     words = ["--out", str(out), "--columns", "3", "--rows", "200", "--seeds", "0", "--threads", "1"]
-    speed.main([*words, "--picture", str(tmp_path / "graph.png")])
+    speed.main([*words, "--by", by, "--picture", str(tmp_path / "graph.png")])
     found = json.loads(out.read_text())
     (run,) = found["runs"]
     assert run["tests"] >= 3
