@@ -250,7 +250,8 @@ class SharedLeaves(ContinuousLeaves):
         y = torch.where(known, self.scale(data, range(len(data)))[0].double(), 0.0)
         total = known.double() @ shares + 1.0  # (D, M); one row more, like all rows
         middle = y.sum(1, keepdim=True) / known.sum(1, keepdim=True).clamp_min(1)
-        overall = torch.where(known, (y - middle).square(), 0.0).mean(1, keepdim=True)
+        away = torch.where(known, (y - middle).square(), 0.0).sum(1, keepdim=True)
+        overall = away / known.sum(1, keepdim=True).clamp_min(1)
         mean = (y @ shares + middle) / total
         square = (y.square() @ shares + overall + middle.square()) / total
         self.set_components(mean, (square - mean.square()).clamp_min(1e-4).sqrt())

@@ -162,6 +162,8 @@ class _Search:
         members = [member for member in first if member is not None]
         _check_any(members)
         found = self._mixed([[member] for member in members], _scores(members), judges.weight)
+        if self.interrupted:
+            return found
         weights = [line["weight"] for line in found.members]
         kept = [i for i, weight in enumerate(weights) if weight > 0]
         again = [Job(members[i].recipe, every, judges) for i in kept]
