@@ -8,7 +8,17 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "marginals"
 # From the bottom up; a module may import from its own layer and those before it.
 LAYERS = [
-    *("numerics", "storage", "structure", "leaves", "tensors", "model", "training", "table"),
+    *(
+        "numerics",
+        "kernels",
+        "storage",
+        "structure",
+        "leaves",
+        "tensors",
+        "model",
+        "training",
+        "table",
+    ),
     *("frames", "tasks", "language", "answers", "estimator", "crossfit", "features"),
     *("synthesis", "imputer", "predictors", "outliers", "loading", "plotting", "causal", "cli"),
     "demo",

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from marginals.kernels import leaves as leaf_kernel
+from marginals.kernels import use_fused
 from marginals.leaves.base import Cells, ContinuousLeaves, LeafEvaluation, Truncation
 from marginals.leaves.monotone import (
     Network,
@@ -94,6 +96,9 @@ class NeuralLeaves(ContinuousLeaves):
 
     def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
+        fused = self._fused_log_values(cells, columns)
+        if fused is not None:
+            return fused
         exact = self._log_density(cells.upper, columns)
         missing = cells.upper.isnan()[..., None]
         if cells.upper is cells.lower or not cells.intervals:
@@ -107,6 +112,21 @@ class NeuralLeaves(ContinuousLeaves):
             return torch.where(missing, 0.0, mixed)
         index = index_of(rows, exact.device)
         return torch.where(missing, 0.0, exact.index_copy(0, index, mixed))
+
+    def _fused_log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor | None:
+        """Return log values from the fused kernel, where it serves."""
+        if not use_fused(self.biases[0]):
+            return None
+        raw = [
+            [select(part, columns, -2) for part in parts]
+            for parts in (self.weights, self.biases, self.gates)
+        ]
+        upper = cells.upper
+        lower = upper if cells.upper is cells.lower or not cells.intervals else cells.lower
+        if not leaf_kernel.fits([part for parts in raw for part in parts], (lower, upper)):
+            return None
+        scaling = select(self.location, columns), select(self.scale, columns)
+        return leaf_kernel.log_values(lower, upper, *scaling, *raw)
 
     def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
         """Return log CDF, log survival and log density at `x` (n, B)."""

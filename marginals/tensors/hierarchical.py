@@ -7,10 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from marginals import kernels
+from marginals.kernels import tree as tree_kernel
+from marginals.kernels.products import precision_of_products
 from marginals.numerics import (
     draw,
     draw_many,
     draw_rows,
+    is_host_free,
     log_matmul,
     log_normalised,
     logsumexp,
@@ -91,6 +95,9 @@ class HierarchicalTensor(ComponentTensor):
 
     def log_value(self, values: LeafValues) -> Tensor:
         """Contract the leaf values up the tree, (B,)."""
+        fused = self._fused_log_value(values)
+        if fused is not None:
+            return fused
         pool, _ = self._up(values, self._log_weights())
         return logsumexp(self._log_root() + pool.sum(0))
 
@@ -121,6 +128,21 @@ class HierarchicalTensor(ComponentTensor):
     def draw_cost(self) -> int:
         """Return the number of floats that one draw for one row holds at a time."""
         return max(1, len(self.raw)) * len(self.root) * len(self._shifts)
+
+    def _fused_log_value(self, values: LeafValues) -> Tensor | None:
+        """Contract by fused kernels, where they serve: in recorded steps, and without gradients."""
+        leaves = values.log_values
+        if self.mera or not leaves.numel() or not kernels.use_fused(leaves):
+            return None
+        if len(self.root) > tree_kernel.MOST_WIDTH:
+            return None
+        wiring = self._plan(values.columns, leaves.device).wiring
+        parts = (self.raw, self._log_root(), wiring, self.parametrisation == "softplus")
+        if is_host_free():
+            return tree_kernel.log_value(leaves, *parts, precision_of_products())
+        if torch.is_grad_enabled() and (leaves.requires_grad or self.raw.requires_grad):
+            return None
+        return tree_kernel.exact_log_value(leaves, *parts)
 
     def _up(
         self, values: LeafValues, weights: Tensor

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from marginals.kernels.tree import Stage, Wiring
 from marginals.structure import Tree
 
 
@@ -54,6 +55,7 @@ class Plan:
     """The levels below the root. What is left in the pool after them are the root's children."""
 
     levels: tuple[Level, ...]
+    wiring: Wiring
 
 
 def make_plan(
@@ -76,7 +78,26 @@ def make_plan(
         level, pool = _make_level(tree, ids, pool, device, keep_slots)
         if level is not None:
             levels.append(level)
-    return Plan(tuple(levels))
+    return Plan(tuple(levels), _make_wiring(levels, len(columns), device))
+
+
+def _make_wiring(levels: Sequence[Level], columns: int, device: torch.device) -> Wiring:
+    """Give every node a slot of its own: the columns come first, then the nodes as they are done.
+
+    >>> plan = make_plan(Tree(((0, 1), 2)), (0, 1, 2), torch.device("cpu"))
+    >>> plan.wiring.stages[0].children.tolist(), plan.wiring.root.tolist()
+    ([[0, 1]], [[3, 2]])
+    """
+    pool = torch.arange(columns)  # the slot at each position
+    stages = []
+    done = 0
+    for level in levels:
+        slots = torch.cat([pool, torch.tensor([-1])])[level.children.cpu()]
+        stages.append(Stage(level.nodes, slots.int().to(device), done))
+        new = torch.arange(columns + done, columns + done + level.count)
+        done += level.count
+        pool = new if level.keep is None else torch.cat([new, pool[level.keep.cpu()]])
+    return Wiring(tuple(stages), pool[None].int().to(device))
 
 
 def _make_level(

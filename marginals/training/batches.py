@@ -74,8 +74,8 @@ def sample(rows: Rows, most: int, seed: int) -> Rows:
     return rows.take(_permutation(len(rows), seed, 0, rows.weight.device)[:most])
 
 
-def batch_at(rows: Rows, step: int, size: int, seed: int, orders: dict[int, Tensor]) -> Rows:
-    """Return the batch of a step: a function of seed and step alone, so a fit can resume anywhere.
+def batch_at(rows: Rows, step: int, size: int, seed: int, orders: dict[int, Tensor]) -> Tensor:
+    """Return which rows a step takes: a function of seed and step alone, so a fit can resume.
 
     `orders` caches the current epoch's permutation.
     """
@@ -84,7 +84,7 @@ def batch_at(rows: Rows, step: int, size: int, seed: int, orders: dict[int, Tens
     if epoch not in orders:
         orders.clear()
         orders[epoch] = _permutation(len(rows), seed, epoch + 1, rows.weight.device)
-    return rows.take(orders[epoch][place * size : (place + 1) * size])
+    return orders[epoch][place * size : (place + 1) * size]
 
 
 @final
@@ -100,26 +100,30 @@ class Noise:
     scale: Tensor
     atoms: Tensor | None = None
 
+    def __len__(self) -> int:
+        return len(self.scale)
+
+    def draw(self, rows: int, seed: int, step: int) -> Tensor:
+        """Draw the noise of a step, (B, n): a function of seed and step alone."""
+        generator = seeded(self.scale.device, seed, step, 2)
+        shape, like = (rows, len(self.scale)), self.scale
+        return like * torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
+
     def moves(self, known: Evidence) -> Tensor:
         """Say which cells (B, n) are moved: noise would take an atom off its point."""
         exact = known.lower == known.upper
         return exact if self.atoms is None else exact & ~_at(known.lower, self.atoms)
 
 
-def with_noise(batch: Rows, noise: Noise, seed: int, step: int) -> Rows:
-    """Add noise to the exact cells."""
-    generator = seeded(batch.weight.device, seed, step, 2)
-    known, scale = batch.evidence, noise.scale
-    change = scale * torch.randn(
-        known.lower.shape, generator=generator, device=scale.device, dtype=scale.dtype
-    )
+def moved(batch: Rows, noise: Noise, change: Tensor) -> Rows:
+    """Move the exact cells by noise that was drawn, (B, n)."""
+    known = batch.evidence
     lower = torch.where(noise.moves(known), known.lower + change, known.lower)
     if known.upper is known.lower:
-        moved = dataclasses.replace(known, lower=lower, upper=lower)
-        return Rows(moved, batch.weight)
+        return Rows(dataclasses.replace(known, lower=lower, upper=lower), batch.weight)
     upper = torch.where(known.lower == known.upper, lower, known.upper)
-    moved = Evidence(known.columns, lower, upper, known.sets, known.intervals)
-    return Rows(moved, batch.weight)
+    cells = Evidence(known.columns, lower, upper, known.sets, known.intervals)
+    return Rows(cells, batch.weight)
 
 
 def make_noise(

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, get_args
 
+from marginals.kernels import Precision
+
 # Numbers of numpy are accepted too, and become Python's: a checkpoint holds them as JSON.
 _NUMBERS: dict[Any, tuple[Any, str]] = {int: (Integral, "an integer"), float: (Real, "a number")}
 
@@ -34,6 +36,8 @@ class FitConfig:
             step, in units of the column's standard deviation.
         averaging: decay of an exponential average of the weights, which is then what is evaluated
             and kept; 0 for none.
+        products: precision of the contraction's matrix products in steps on a CUDA device: "tf32",
+            "bf16x3" or "full", see `marginals.kernels.product`. Evaluations are always full.
         seed: of the split, the batches and the noise.
         checkpoint: a file from which the fit resumes if it exists, and which it keeps up to date.
         checkpoint_seconds: seconds between writes of the checkpoint.
@@ -54,6 +58,7 @@ class FitConfig:
     min_gain: float = 1e-4
     noise: float = 0.0
     averaging: float = 0.0
+    products: Precision = "tf32"
     seed: int = 0
     checkpoint: str | os.PathLike[str] | None = None
     checkpoint_seconds: float = 30.0
@@ -78,6 +83,8 @@ class FitConfig:
         self._expect(self.min_gain >= 0, "min_gain", "at least 0")
         self._expect(self.noise >= 0, "noise", "at least 0")
         self._expect(0 <= self.averaging < 1, "averaging", "in [0, 1)")
+        names = get_args(Precision)
+        self._expect(self.products in names, "products", f"one of {list(names)}")
         self._expect(self.checkpoint_seconds >= 0, "checkpoint_seconds", "at least 0")
 
     def _make_number(self, name: str, kinds: tuple[Any, ...]) -> None:

@@ -3,11 +3,13 @@
 import dataclasses
 import math
 import time
+import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from marginals.kernels import products
 from marginals.model.density import Density
 from marginals.model.evidence import Evidence
 from marginals.training.batches import (
@@ -15,9 +17,9 @@ from marginals.training.batches import (
     batch_at,
     make_noise,
     make_rows,
+    moved,
     sample,
     split,
-    with_noise,
 )
 from marginals.training.config import FitConfig
 from marginals.training.graphed import GraphedStep
@@ -95,7 +97,7 @@ class _Fit:
         self.per_epoch = per_epoch
         self.every = config.evaluate_every or min(400, max(50, per_epoch))
         self.noise = make_noise(train.evidence, model.categories, model.atoms, config.noise)
-        self.mean_weight = train.weight.mean()
+        self.mean_weight = float(train.weight.mean())
         self.state = new_state(model, config)
         self.orders: dict[int, Tensor] = {}
         self.identity = {} if config.checkpoint is None else identify(model, train, held, config)
@@ -160,15 +162,19 @@ class _Fit:
 
     def _step(self) -> None:
         config, state = self.config, self.state
-        batch = batch_at(self.train, state.step, config.batch_size, config.seed, self.orders)
-        if config.noise:
-            batch = with_noise(batch, self.noise, config.seed, state.step)
-        if self._use_graph(batch):
-            assert self.graphed is not None
+        index = batch_at(self.train, state.step, config.batch_size, config.seed, self.orders)
+        change = self.noise.draw(len(index), config.seed, state.step) if config.noise else None
+        if self.graphed is None and self.may_record:
+            self.may_record = False
+            self.graphed = self._record(len(index))
+        if self.graphed is not None:
             self.torn = True
-            state.loss_sum += self.graphed(batch)
+            state.loss_sum += self.graphed(index, change)
         else:
-            state.loss_sum += self._learn(batch)
+            batch = self.train.take(index)
+            state.loss_sum += self._learn(
+                batch if change is None else moved(batch, self.noise, change)
+            )
         state.step += 1
         state.since_evaluation += 1
         if config.averaging:
@@ -177,38 +183,48 @@ class _Fit:
 
     def _learn(self, batch: Rows) -> Tensor:
         """Go down the gradient of one batch; return the sums of its losses and weights, (2,)."""
-        optimiser, limit = self.state.optimiser, self.config.clip_norm
+        optimiser = self.state.optimiser
         optimiser.zero_grad(set_to_none=True)
-        log_value = self.model.contract(batch.evidence)
+        with products(self.config.products):
+            log_value = self.model.contract(batch.evidence)
         weight = batch.weight.to(log_value.dtype)
-        total = -(weight * log_value).sum()
-        # Weights are relative to the mean of all, so that a batch counts by what it holds.
-        loss = total / (len(batch) * self.mean_weight)
-        loss.backward()
-        if limit is not None:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        # The loss is the mean of -log p. Weights are relative to the mean of all, so that a batch
+        # counts by what it holds.
+        log_value.backward(weight * (-1 / (len(batch) * self.mean_weight)))
+        self._clip()
         self.torn = True
         optimiser.step()
-        return torch.stack([total.detach(), weight.sum()])
+        return torch.stack([-torch.dot(weight, log_value.detach()), weight.sum()])
 
-    def _use_graph(self, batch: Rows) -> bool:
-        """Say whether to replay a recorded step; the first call on a GPU records it."""
-        if self.graphed is None and self.may_record:
-            self.may_record = False
-            self.graphed = self._record(batch)
-        return self.graphed is not None and self.graphed.fits(batch)
+    def _clip(self) -> None:
+        """Limit the gradient's norm; a fused optimiser does so as it reads the gradient."""
+        optimiser, limit = self.state.optimiser, self.config.clip_norm
+        if limit is None:
+            return
+        if not optimiser.defaults["fused"]:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+            return
+        grads = [p.grad for p in self.model.parameters() if p.grad is not None]
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
+        optimiser.grad_scale = (norm / limit).clamp_min(1.0)  # type: ignore[attr-defined]
 
-    def _record(self, batch: Rows) -> GraphedStep | None:
+    def _record(self, size: int) -> GraphedStep | None:
         weights, moments = copy_weights(self.model), copy_moments(self.state.optimiser)
 
         def restore() -> None:
             load_weights(self.model, weights)
             load_moments(self.state.optimiser, moments)
 
+        noise = self.noise if self.config.noise else None
         try:
-            return GraphedStep(self._learn, batch, restore)
-        except RuntimeError:
-            # Some step of this model needs the host: it is then taken step by step.
+            return GraphedStep(self._learn, self.train, size, noise, restore)
+        except RuntimeError as error:
+            warnings.warn(
+                "The training step could not be recorded as a CUDA graph and is launched kernel "
+                f"by kernel, which is slower: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
             torch.cuda.synchronize()
             restore()
             return None

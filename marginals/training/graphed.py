@@ -6,35 +6,47 @@ wait for the host; replayed, they do not.
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from marginals.numerics import host_free
-from marginals.training.batches import Rows
+from marginals.training.batches import Noise, Rows, moved
 
 _WARM_UPS = 3
 _RECORDING = threading.Lock()  # one at a time in a process
 
 
 class GraphedStep:
-    """A step whose kernels were recorded for batches of one size and kind.
+    """A step whose kernels were recorded, from the gathering of its rows to the new weights.
 
     Args:
         step: takes a batch and does forward, backward and update, all on the device; returns what
             it adds to the sums of losses, (2,).
-        batch: an example; its tensors are where later batches are copied to.
+        rows: all training rows, on the device.
+        size: of a batch.
+        noise: on the rows of each batch, if any.
         restore: sets weights and optimiser back to what they were: recording needs a few steps.
     """
 
     def __init__(
-        self, step: Callable[[Rows], Tensor], batch: Rows, restore: Callable[[], None]
+        self,
+        step: Callable[[Rows], Tensor],
+        rows: Rows,
+        size: int,
+        noise: Noise | None,
+        restore: Callable[[], None],
     ) -> None:
-        known = batch.evidence
-        lower = known.lower.clone()
-        upper = lower if known.upper is known.lower else known.upper.clone()
-        self.buffer = Rows(replace(known, lower=lower, upper=upper), batch.weight.clone())
+        device = rows.weight.device
+        self.index = torch.arange(size, device=device)
+        self.change = None if noise is None else rows.evidence.lower.new_zeros(size, len(noise))
+
+        def whole() -> Tensor:
+            batch = rows.take(self.index)
+            if noise is not None and self.change is not None:
+                batch = moved(batch, noise, self.change)
+            return step(batch)
+
         # Recording must not happen on the default stream, and kernels must have run before.
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -42,29 +54,17 @@ class GraphedStep:
         with _RECORDING, host_free():
             with torch.cuda.stream(stream):
                 for _ in range(_WARM_UPS):
-                    step(self.buffer)
+                    whole()
             torch.cuda.current_stream().wait_stream(stream)
             stream.synchronize()
             with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
-                self.added = step(self.buffer)
+                self.added = whole()
         restore()
 
-    def fits(self, batch: Rows) -> bool:
-        """Say whether a batch is of the kind that was recorded."""
-        known, own = batch.evidence, self.buffer.evidence
-        return (
-            known.lower.shape == own.lower.shape
-            and (known.complete, known.patterns) == (own.complete, own.patterns)
-            and known.intervals == own.intervals
-            and not known.sets
-        )
-
-    def __call__(self, batch: Rows) -> Tensor:
-        """Do a step; return what it adds to the sums of losses, (2,)."""
-        known, own = batch.evidence, self.buffer.evidence
-        own.lower.copy_(known.lower)
-        if own.upper is not own.lower:
-            own.upper.copy_(known.upper)
-        self.buffer.weight.copy_(batch.weight)
+    def __call__(self, index: Tensor, change: Tensor | None) -> Tensor:
+        """Do a step on some rows, moved by noise; return what it adds to the sums, (2,)."""
+        self.index.copy_(index)
+        if self.change is not None and change is not None:
+            self.change.copy_(change)
         self.graph.replay()
         return self.added

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from marginals import Evidence, fit
+from marginals.training import batches as module
 from marginals.training.batches import (
     Noise,
     Rows,
@@ -13,7 +14,6 @@ from marginals.training.batches import (
     make_rows,
     sample,
     split,
-    with_noise,
 )
 from tests.training.helpers import boxes, mixed_rows, rows, small
 
@@ -24,8 +24,16 @@ def numbered(count: int) -> Rows:
     return make_rows(Evidence.exact(number[:, None]), number + 1, "data")
 
 
+def with_noise(batch: Rows, noise: Noise, seed: int, step: int) -> Rows:
+    return module.moved(batch, noise, noise.draw(len(batch), seed, step))
+
+
 def ids(part: Rows) -> list[int]:
     return part.evidence.lower[:, 0].int().tolist()
+
+
+def taken(rows: Rows, step: int, size: int, seed: int, orders: dict[int, Tensor]) -> Rows:
+    return rows.take(batch_at(rows, step, size, seed, orders))
 
 
 # Split ----------------------------------------------------------------------------------------
@@ -111,7 +119,7 @@ def test_an_epoch_takes_each_row_at_most_once(count: int, size: int) -> None:
     epochs = []
     for epoch in range(3):
         steps = range(epoch * per_epoch, (epoch + 1) * per_epoch)
-        batches = [batch_at(numbered(count), step, size, 0, orders) for step in steps]
+        batches = [taken(numbered(count), step, size, 0, orders) for step in steps]
         assert all(len(batch) == min(size, count) for batch in batches)
         epochs.append([i for batch in batches for i in ids(batch)])
         assert len(set(epochs[-1])) == len(epochs[-1]) == per_epoch * min(size, count)
@@ -121,16 +129,16 @@ def test_an_epoch_takes_each_row_at_most_once(count: int, size: int) -> None:
 
 def test_every_row_has_its_turn_though_epochs_drop_a_remainder() -> None:
     orders: dict[int, Tensor] = {}
-    seen = {i for step in range(20) for i in ids(batch_at(numbered(11), step, 6, 0, orders))}
+    seen = {i for step in range(20) for i in ids(taken(numbered(11), step, 6, 0, orders))}
     assert seen == set(range(11))
 
 
 def test_a_batch_depends_on_seed_and_step_alone() -> None:
     walked: dict[int, Tensor] = {}
     for step in range(10):
-        batch = batch_at(numbered(20), step, 6, 5, walked)
-        assert ids(batch) == ids(batch_at(numbered(20), step, 6, 5, {}))
-        assert ids(batch) != ids(batch_at(numbered(20), step, 6, 6, {}))
+        batch = taken(numbered(20), step, 6, 5, walked)
+        assert ids(batch) == ids(taken(numbered(20), step, 6, 5, {}))
+        assert ids(batch) != ids(taken(numbered(20), step, 6, 6, {}))
         assert torch.equal(batch.weight, (batch.evidence.lower[:, 0] + 1) / 20)
 
 
