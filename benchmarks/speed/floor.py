@@ -131,14 +131,14 @@ def measure_rates(device: str, size: int | None = None) -> Rates:
 
 
 def _gpu_rates(size: int) -> Rates:
-    before = torch.backends.cuda.matmul.allow_tf32
+    before = torch.get_float32_matmul_precision()
     try:
-        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.set_float32_matmul_precision("highest")
         plain = _product_rate("cuda", size, torch.float32)
-        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.set_float32_matmul_precision("high")
         rounded = _product_rate("cuda", size, torch.float32)
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+        torch.set_float32_matmul_precision(before)
     processors = torch.cuda.get_device_properties(0).multi_processor_count
     return Rates(
         product=rounded,

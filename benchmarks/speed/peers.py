@@ -40,7 +40,10 @@ def einet(shape: Shape, device: str) -> Asked:
 
 
 def vine(shape: Shape, device: str) -> Asked:
-    """Return the queries of pyvinecopulib, which has no GPU; it cannot always condition."""
+    """Return the queries of pyvinecopulib, which has no GPU.
+
+    It conditions on the last columns of its own order, not on any.
+    """
     import pyvinecopulib
 
     if device != "cpu":
@@ -50,9 +53,15 @@ def vine(shape: Shape, device: str) -> Asked:
         family_set=[pyvinecopulib.BicopFamily.tll], num_threads=torch.get_num_threads()
     )
     model = pyvinecopulib.Vinedist.from_data(rows, controls=controls)
+    last = [
+        int(place) - 1 for place in model.vinecop.order[-(shape.columns - shape.columns // 2) :]
+    ]
     return {
         "score": lambda n: model.logpdf(np.resize(rows, (n, shape.columns))),
         "sample": lambda n: model.sample(n, seeds=[1]),
+        "sample given each row": lambda n: model.sample_conditional(
+            np.resize(rows[:, last], (n, len(last)))
+        ),
     }
 
 

@@ -8,6 +8,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.ticker import NullLocator
 
 from benchmarks.records import Record
 from benchmarks.speed.report import AXES, LABELS, machine_of, machines, on_curve
@@ -50,7 +51,21 @@ def _curves(panel: Any, records: Sequence[Record], axis: str) -> None:
     panel.plot(x, y, color="0.4", lw=1.0, ls="--", label="floor")
     panel.set_xscale("log")
     panel.set_yscale("log")
+    panel.set_xticks(x, [_short(size) for size in x])
+    panel.xaxis.set_minor_locator(NullLocator())
     panel.set_xlabel(AXES[axis])
     panel.grid(color="0.92", lw=0.6)
     panel.set_axisbelow(True)
     panel.spines[["top", "right"]].set_visible(False)
+
+
+def _short(size: int) -> str:
+    """Write a size in few letters.
+
+    >>> _short(512), _short(8000), _short(10_000_000)
+    ('512', '8k', '10M')
+    """
+    for unit, letter in ((1_000_000, "M"), (1000, "k")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit}{letter}"
+    return str(size)

@@ -42,7 +42,7 @@ def machine_of(record: Record) -> str:
     """Return the machine on which a record was measured, as a heading."""
     if record["device"] == "cuda":
         return str(record["gpu"])
-    return f"CPU, {record['threads']} threads"
+    return f"CPU, {record['threads']} thread{'s' if record['threads'] > 1 else ''}"
 
 
 def machines(records: Sequence[Record]) -> list[str]:
@@ -154,7 +154,7 @@ def _queries(records: Sequence[Record]) -> list[str]:
 
 
 def _answered(record: Record) -> str:
-    """Tell a rate, and of how many rows where it is not of all."""
+    """Tell a rate, and from how many rows it was taken."""
     return f"{figure(record['rows_per_s'])} ({figure(record['answered'])} rows)"
 
 

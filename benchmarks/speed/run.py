@@ -25,6 +25,7 @@ from benchmarks.speed.record import merged
 from benchmarks.speed.shapes import ASKED, ASKED_ROWS, MIDDLE, STEPS, Shape, curve_shapes
 
 PARTS = ("steps", "queries", "fits", "scaling")
+FITS = ("default", "wide", "way")  # the kinds of fits, which can be asked for one by one
 RESULTS = Path(__file__).parents[1] / "results"
 # Seconds that one call of a question may take.
 QUESTION_S = {"cpu": 10.0, "cuda": 6.0}
@@ -53,7 +54,7 @@ def _run(words: Sequence[str]) -> None:
     out = Path(asked.out) if asked.out else default_file(asked.device)
     every = read(out) if out.exists() else []
     started = time.perf_counter()
-    about = {"command": command("benchmarks.speed", ["run", *_without_folders(words)])}
+    about = {"command": command("benchmarks.speed", _without_folders(words))}
     print(f"results go to {out}", flush=True)
     rates = _rates(asked)
     whole = {"part": "rates", "who": "machine", "device": asked.device, "case": "rates"}
@@ -92,9 +93,11 @@ def _measured(job: Job) -> Iterator[Record]:
 
 def jobs(asked: argparse.Namespace) -> Iterator[Job]:
     """Yield what is to be measured, the parts in their order."""
-    makers = {"steps": _steps, "queries": _queries, "fits": _fits, "scaling": _scaling}
+    makers = {"steps": _steps, "queries": _queries, "scaling": _scaling}
+    makers |= {"default": _default, "wide": _wide, "way": _way}
     for part in asked.only:
-        yield from makers[part](asked)
+        for kind in FITS if part == "fits" else (part,):
+            yield from makers[kind](asked)
 
 
 def _both(asked: argparse.Namespace) -> tuple[str, ...]:
@@ -135,26 +138,33 @@ def _queries(asked: argparse.Namespace) -> Iterator[Job]:
         yield Job("queries", who, asked.device, shape, asked.reference, options)
 
 
-def _fits(asked: argparse.Namespace) -> Iterator[Job]:
+def _default(asked: argparse.Namespace) -> Iterator[Job]:
     gpu = asked.device == "cuda"
-    shape = Shape(10, 0, rows=1_000_000 if gpu else 10_000)
+    shape = Shape(10, 0, rows=1_000_000 if gpu else 10_000)  # its width is the estimator's choice
     options: dict[str, Any] = {"what": "default", "target_s": 60.0 if gpu else 20.0}
     if asked.smoke:
         shape, options = replace(shape, rows=200), {**options, "width": 4, "max_steps": 5}
     yield Job("fits", "ours", asked.device, shape, None, options)
-    if gpu or asked.smoke:
-        wide = Shape(20, 4, rows=200, batch=50) if asked.smoke else Shape(1000, 128, rows=10_000)
-        options = {"what": "wide", "steps": 5 if asked.smoke else 50}
-        yield Job("fits", "ours", asked.device, wide, None, options)
+
+
+def _wide(asked: argparse.Namespace) -> Iterator[Job]:
+    if asked.device == "cpu" and not asked.smoke and "wide" not in asked.only:
+        return  # minutes; only if asked for
+    shape = Shape(20, 4, rows=200, batch=50) if asked.smoke else Shape(1000, 128, rows=10_000)
+    options = {"what": "wide", "steps": 5 if asked.smoke else 50}
+    yield Job("fits", "ours", asked.device, shape, None, options)
+
+
+def _way(asked: argparse.Namespace) -> Iterator[Job]:
     if asked.data is None:
         print("the way to a score skipped: it needs the folder of data sets, --data", flush=True)
         return
-    width = 4 if asked.smoke else WAY_WIDTH[asked.device]
-    way = Shape(8, width, rows=0)  # the rows are those of the file
+    # The rows are those of the file.
+    shape = Shape(8, 4 if asked.smoke else WAY_WIDTH[asked.device], rows=0)
     seconds = 0.1 if asked.smoke else WAY_S[asked.device]
     options = {"what": "way", "data": asked.data, "seconds": seconds}
     for who in (*_both(asked), "nsf"):
-        yield Job("fits", who, asked.device, way, asked.reference, options)
+        yield Job("fits", who, asked.device, shape, asked.reference, options)
 
 
 def _rates(asked: argparse.Namespace) -> Rates:
@@ -209,7 +219,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="`python -m benchmarks.speed report FILE...` prints the tables.",
     )
     parser.add_argument("command", choices=["run"])
-    parser.add_argument("--only", nargs="+", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--only", nargs="+", default=list(PARTS), choices=(*PARTS, *FITS))
     parser.add_argument(
         "--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"]
     )
