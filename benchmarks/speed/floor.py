@@ -21,9 +21,10 @@ longest (`overlapped`); none can take less than that at these rates.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, final
+from typing import Any, Literal, final
 
 import torch
 
@@ -131,14 +132,10 @@ def measure_rates(device: str, size: int | None = None) -> Rates:
 
 
 def _gpu_rates(size: int) -> Rates:
-    before = torch.get_float32_matmul_precision()
-    try:
-        torch.set_float32_matmul_precision("highest")
+    with _rounding("ieee"):
         plain = _product_rate("cuda", size, torch.float32)
-        torch.set_float32_matmul_precision("high")
+    with _rounding("tf32"):
         rounded = _product_rate("cuda", size, torch.float32)
-    finally:
-        torch.set_float32_matmul_precision(before)
     processors = torch.cuda.get_device_properties(0).multi_processor_count
     return Rates(
         product=rounded,
@@ -148,6 +145,20 @@ def _gpu_rates(size: int) -> Rates:
         rounded="tf32",
         bfloat16=_product_rate("cuda", size, torch.bfloat16),
     )
+
+
+@contextmanager
+def _rounding(how: Literal["ieee", "tf32"]) -> Iterator[None]:
+    """Let products on a GPU be exact or rounded, by the switch that this torch has."""
+    backend: Any = torch.backends.cuda.matmul
+    newer = hasattr(backend, "fp32_precision")
+    name, wanted = ("fp32_precision", how) if newer else ("allow_tf32", how == "tf32")
+    before = getattr(backend, name)
+    setattr(backend, name, wanted)
+    try:
+        yield
+    finally:
+        setattr(backend, name, before)
 
 
 def _cpu_rates(size: int) -> Rates:
