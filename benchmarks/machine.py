@@ -1,6 +1,7 @@
 """What a result must say of where it was measured."""
 
 import datetime
+import os
 import platform
 import subprocess
 from typing import Any
@@ -23,6 +24,10 @@ def describe_machine() -> dict[str, Any]:
 
 
 def _commit() -> str:
+    """Ask git, or on a machine without it the environment variable MARGINALS_COMMIT."""
     command = ["git", "describe", "--always", "--dirty"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except FileNotFoundError:
+        found = ""
+    return found or os.environ.get("MARGINALS_COMMIT", "unknown")

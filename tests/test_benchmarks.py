@@ -14,10 +14,11 @@ from benchmarks.density.run import GRID, run_one, table
 from benchmarks.likelihood.fitted import Fitted, best_of, climb, merit
 from benchmarks.likelihood.neural import Runner, race
 from benchmarks.likelihood.ours import fit_default, fit_paper
-from benchmarks.likelihood.record import measure, merged, read, summary, write
+from benchmarks.likelihood.record import measure, merged, summary
 from benchmarks.likelihood.report import entries, page
 from benchmarks.likelihood.run import main
 from benchmarks.likelihood.sets import FOLDS, Rows, Split, dequantised, folds, splits
+from benchmarks.records import read, write
 
 
 @pytest.mark.data

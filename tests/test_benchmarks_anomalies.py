@@ -11,8 +11,8 @@ from benchmarks.anomalies import models, run
 from benchmarks.anomalies.report import ranks, settings, table, tables
 from benchmarks.anomalies.run import main
 from benchmarks.anomalies.sets import FILES, MOST_ROWS, cut
-from benchmarks.likelihood.record import read
 from benchmarks.pages import tables_of
+from benchmarks.records import read
 from marginals import MDMA, MDMAOutlierDetector
 
 ROOT = Path(__file__).parents[1]

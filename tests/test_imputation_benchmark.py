@@ -18,12 +18,12 @@ from benchmarks.imputation.filled import Filled
 from benchmarks.imputation.masks import hidden
 from benchmarks.imputation.metrics import fair_crps, figures, predictive_interval
 from benchmarks.imputation.tables import load
-from benchmarks.likelihood.record import read
 from benchmarks.prediction import models
 from benchmarks.prediction import report as prediction_report
 from benchmarks.prediction import run as prediction_run
 from benchmarks.prediction.metrics import of_classes, of_numbers, pinball_crps
 from benchmarks.prediction.tasks import Task, make_task
+from benchmarks.records import read
 
 TINY = {"width": 4, "max_steps": 5}
 

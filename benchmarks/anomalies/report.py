@@ -10,8 +10,8 @@ import pandas as pd
 
 from benchmarks.anomalies.models import IMPUTATIONS, MODELS, OURS
 from benchmarks.anomalies.sets import DEVELOPMENT, FILES
-from benchmarks.likelihood.record import read
 from benchmarks.pages import report
+from benchmarks.records import read
 
 LABELS = {
     **{OURS: "marginals", "iforest": "IForest", "ecod": "ECOD", "copod": "COPOD"},

@@ -23,8 +23,8 @@ from benchmarks.anomalies.models import (
 )
 from benchmarks.anomalies.sets import FILES, MISSING, Split, cut, load
 from benchmarks.data import data_folder
-from benchmarks.likelihood.record import earlier, origin, write
 from benchmarks.pages import command
+from benchmarks.records import earlier, origin, write
 
 KEY = ("set", "model", "seed", "missing", "imputation")
 Record = dict[str, Any]

@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, final
 
-from benchmarks.likelihood.record import read
 from benchmarks.pages import report
+from benchmarks.records import read
 
 KEY = ("table", "method", "mechanism", "share", "seed")
 ORDER = ("mdma", "iterative", "miceforest", "knn", "mean")

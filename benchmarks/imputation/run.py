@@ -23,8 +23,8 @@ from benchmarks.imputation.methods import LEVEL, METHODS
 from benchmarks.imputation.metrics import figures
 from benchmarks.imputation.report import Record, key, merged
 from benchmarks.imputation.tables import MEASURED, MOST_ROWS, TABLES, MissingTableError, load
-from benchmarks.likelihood.record import earlier, write
 from benchmarks.machine import describe_machine
+from benchmarks.records import earlier, write
 
 PACKAGES = ("numpy", "pandas", "scikit-learn", "miceforest", "lightgbm")
 

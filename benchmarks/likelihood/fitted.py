@@ -30,7 +30,7 @@ class Fitted:
 
 
 @final
-class MissingPackageError(Exception):
+class MissingPackageError(ImportError):
     """A peer is not installed."""
 
 

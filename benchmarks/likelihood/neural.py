@@ -133,7 +133,7 @@ def fit_einet(split: Split, *, seed: int, device: str, seconds: float) -> Fitted
     runners = []
     for width, repetitions, depth in ((10, 5, 2), (10, 20, 3), (30, 3, 3)):
         sizes = {"width": width, "repetitions": repetitions, "depth": min(depth, deepest)}
-        module = _einet(split.train, **sizes)
+        module = einet(split.train, **sizes)
         settings = {**sizes, "rate": 0.05, "decay": 0.0}
         runners.append(Runner(module, _einet_score(module), settings, split, device))
     winner = race(runners, share(split, seconds))
@@ -141,7 +141,7 @@ def fit_einet(split: Split, *, seed: int, device: str, seconds: float) -> Fitted
     return _fitted(winner, lambda count: module.sample(num_samples=count))
 
 
-def _einet(train: Rows, *, width: int, repetitions: int, depth: int) -> Any:
+def einet(train: Rows, *, width: int, repetitions: int, depth: int) -> Any:
     """Build a network whose leaves start on random rows, from where it learns far faster."""
     network = installed("spflow.zoo.einet").Einet
     normal = installed("spflow.modules.leaves").Normal

@@ -10,8 +10,9 @@ from statistics import fmean, median, stdev
 from typing import final
 
 from benchmarks.likelihood.ours import EFFORTS
-from benchmarks.likelihood.record import Record, merged, read
+from benchmarks.likelihood.record import merged
 from benchmarks.likelihood.sets import FOLDS, NAMES, SMALL
+from benchmarks.records import Record, read
 
 ORDER = (*EFFORTS, "paper", "gmm", "kde", "vine", "einet", "nsf")
 LABELS = {

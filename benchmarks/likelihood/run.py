@@ -21,8 +21,9 @@ from benchmarks.likelihood.classical import fit_gmm, fit_kde, fit_vine
 from benchmarks.likelihood.fitted import Fitted, MissingPackageError
 from benchmarks.likelihood.neural import fit_einet, fit_nsf
 from benchmarks.likelihood.ours import EFFORTS, fit_default, fit_paper
-from benchmarks.likelihood.record import Record, earlier, key, measure, merged, origin, write
+from benchmarks.likelihood.record import key, measure, merged
 from benchmarks.likelihood.sets import LARGE, NAMES, Split, splits
+from benchmarks.records import Record, earlier, origin, write
 
 MODELS: dict[str, Callable[..., Fitted]] = {
     **{effort: partial(fit_default, effort=effort) for effort in EFFORTS},

@@ -6,8 +6,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from benchmarks.imputation.report import origins
-from benchmarks.likelihood.record import read
 from benchmarks.pages import report
+from benchmarks.records import read
 
 KEY = ("table", "model", "missing", "seed")
 ORDER = ("mdma", "boosting", "linear")

@@ -15,11 +15,11 @@ from benchmarks.clock import cpu_seconds
 from benchmarks.data import data_folder
 from benchmarks.imputation.run import origin, without_places
 from benchmarks.imputation.tables import MissingTableError
-from benchmarks.likelihood.record import earlier, write
 from benchmarks.prediction import metrics, report
 from benchmarks.prediction.models import LEVELS, MODELS
 from benchmarks.prediction.report import Record, key, merged
 from benchmarks.prediction.tasks import CLASSES, MOST_ROWS, TARGETS, Task, make_task
+from benchmarks.records import earlier, write
 
 TABLES = [*TARGETS, *CLASSES]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.likelihood.record import read
 from benchmarks.pages import report
+from benchmarks.records import read
 from benchmarks.synthesis.models import LABELS
 from benchmarks.synthesis.tables import FILES
 

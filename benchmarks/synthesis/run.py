@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.data import data_folder
-from benchmarks.likelihood.record import earlier, origin, write
 from benchmarks.pages import command
+from benchmarks.records import earlier, origin, write
 from benchmarks.synthesis.models import DRAWERS
 from benchmarks.synthesis.tables import FILES, cut, load, with_gaps
 from marginals.synthesis import synthesis_report
