@@ -57,7 +57,7 @@ class Member:
 def fit_member(job: Job, device: str) -> Member | None:
     """Fit one member; None if its loss did not stay finite."""
     recipe, train, judges = job.recipe, job.train, job.judges
-    model = job.model or build(train.evidence, **recipe.build)
+    model = job.model or build(train.evidence, sample_weight=train.weight, **recipe.build)
     model = model.to(device)
     if recipe.fit.get("max_steps") == 0:  # the start is all there is
         return _untrained(job, model)
