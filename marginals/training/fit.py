@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import time
+import warnings
 from typing import Any
 
 import torch
@@ -207,10 +208,16 @@ class _Fit:
 
         try:
             return GraphedStep(self._learn, batch, restore)
-        except RuntimeError:
-            # Some step of this model needs the host: it is then taken step by step.
+        except RuntimeError as cause:
+            # Some part of this model's step needs the host.
             torch.cuda.synchronize()
             restore()
+            warnings.warn(
+                "Expected to record a training step as a CUDA graph; steps are taken kernel by "
+                f"kernel, which is slower: {str(cause).strip().splitlines()[0]}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
             return None
 
     @torch.no_grad()
