@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.likelihood.record import read
 from benchmarks.pages import tables_of
+from benchmarks.records import read
 from benchmarks.synthesis.models import draw_copula, draw_independent
 from benchmarks.synthesis.report import tables
 from benchmarks.synthesis.run import main, measured
