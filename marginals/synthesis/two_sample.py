@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 from marginals.synthesis.cells import Cells, Floats
 
 _FOLDS = 5
-# Equal rows, on average so many in each part, whose labels in one part tell little of another.
+# Equal rows from which on a copy says little of the label of another: four in each part.
 _MANY = 4 * _FOLDS
 # The codes of more categories, missing among them, are taken for numbers.
 _MOST_CATEGORIES = 250
@@ -79,21 +79,21 @@ def _folds(
 ) -> npt.NDArray[np.int64]:
     """Deal rows to parts; few equal rows to the same one, or copies would tell their labels.
 
-    Rows of which there are many are dealt out evenly, as else nothing could be learnt of them.
+    Rows of which there are many are dealt out at random, as else nothing could be learnt of them.
+    Not by shares of each row: a part would then have the labels of the others, chance included.
     """
     _, group = np.unique(rows, axis=0, return_inverse=True)
     group = group.reshape(-1)
     count = np.bincount(group)
     together = (random.permutation(len(count)) % _FOLDS)[group]
-    # In order of label and group, so that every part gets its share of each.
-    evenly = np.empty_like(together)
+    dealt = np.empty_like(together)
     for kind in (0, 1):
         mine = np.flatnonzero(label == kind)
-        evenly[mine[np.argsort(group[mine], kind="stable")]] = np.arange(len(mine)) % _FOLDS
+        dealt[random.permutation(mine)] = np.arange(len(mine)) % _FOLDS
     many = (count[group] >= _MANY) | (len(count) < 2 * _FOLDS)
-    fold = np.where(many, evenly, together)
+    fold = np.where(many, dealt, together)
     usable = any(_has_both(label, fold == number) for number in range(_FOLDS))
-    return fold if usable else evenly
+    return fold if usable else dealt
 
 
 def _has_both(label: npt.NDArray[np.int64], test: npt.NDArray[np.bool_]) -> bool:
