@@ -71,11 +71,13 @@ def report(
 def command(program: str, words: Sequence[str]) -> str:
     """Return a command as a result file tells it: without the folders of a machine.
 
-    >>> command("benchmarks.x", ["--data", "/a/b", "--seeds", "0"])
+    What adds to a result file is told as what makes it.
+
+    >>> command("benchmarks.x", ["--data", "/a/b", "--append", "--seeds", "0"])
     'python -m benchmarks.x --data DATA --seeds 0'
     """
     told = list(words)
     for place, word in enumerate(words[:-1]):
         if word in ("--data", "--out", "--picture"):
             told[place + 1] = word.strip("-").upper()
-    return " ".join(["python -m", program, *told])
+    return " ".join(["python -m", program, *(word for word in told if word != "--append")])

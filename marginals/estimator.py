@@ -173,7 +173,8 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
         chosen = {"width": default_width(rows), **self._given(_BUILD)}
         if chosen.get("tensor") != "copula":
             chosen = {"leaves": "normal", **chosen}
-        model = build(data, **chosen, **_columns_of(schema), seed=seed).to(device)
+        options = {**chosen, **_columns_of(schema)}
+        model = build(data, **options, sample_weight=weight, seed=seed).to(device)
         settings = {"noise": default_noise(rows), "max_steps": default_steps(rows)}
         self.result_ = fit(
             model,

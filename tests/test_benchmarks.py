@@ -14,11 +14,11 @@ from benchmarks.density.run import GRID, run_one, table
 from benchmarks.likelihood.fitted import Fitted, best_of, climb, merit
 from benchmarks.likelihood.neural import Runner, race
 from benchmarks.likelihood.ours import fit_default, fit_paper
-from benchmarks.likelihood.record import measure, merged, summary
+from benchmarks.likelihood.record import KEY, measure, summary
 from benchmarks.likelihood.report import entries, page
 from benchmarks.likelihood.run import main
 from benchmarks.likelihood.sets import FOLDS, Rows, Split, dequantised, folds, splits
-from benchmarks.records import read, write
+from benchmarks.records import joined, merged, read, write
 
 
 @pytest.mark.data
@@ -115,7 +115,7 @@ def test_records_survive_a_file(tmp_path: Path) -> None:
     first = made(test_mean=-math.inf, val_mean=math.nan)
     other = made(model="kde")
     path = tmp_path / "deep" / "records.json"
-    write(path, merged([made(), other, first]))
+    write(path, merged([made(), other, first], KEY))
     json.loads(path.read_text(), parse_constant=pytest.fail)  # plain JSON, without -Infinity
     back = read(path)
     assert [r["model"] for r in back] == ["gmm", "kde"]
@@ -245,7 +245,7 @@ ROOT = Path(__file__).parents[1]
 
 def committed() -> list[Any]:
     files = sorted((ROOT / "benchmarks" / "results").glob("likelihood_*.json"))
-    return merged(record for file in files for record in read(file))
+    return joined(files, KEY)
 
 
 def test_the_scoreboard_is_that_of_the_result_files() -> None:

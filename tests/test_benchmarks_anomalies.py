@@ -73,13 +73,37 @@ def test_from_command_to_picture(
     assert picture.stat().st_size > 1000
 
 
-def test_failures_are_recorded_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: Any) -> Any:
-        raise ValueError("no")
+def test_failures_are_recorded_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, labels = rows_with_outliers()
+    folder = tmp_path / "adbench"
+    folder.mkdir()
+    np.savez(folder / f"{FILES['wbc']}.npz", X=rows, y=labels)
+    out, calls = tmp_path / "results.json", []
 
-    monkeypatch.setattr(run, "fit_ours", fails)
-    split = cut("wbc", *rows_with_outliers(), 0, 0.0)
-    assert run.measured(split, {"model": "marginals", "seed": 0}) == {"error": "ValueError: no"}
+    def fails_at_first(train: Any, seed: int) -> Any:
+        calls.append(seed)
+        if len(calls) == 1:
+            raise ValueError("no")
+        return lambda test: np.abs(test).sum(1)
+
+    monkeypatch.setattr(run, "fit_ours", fails_at_first)
+    words = ["--data", str(tmp_path), "--out", str(out), "--sets", "wbc", "--seeds", "0", "1"]
+    words += ["--models", "marginals", "--missing", "0"]
+    main(words)
+    first = read(out)
+    assert [(r["seed"], r.get("error")) for r in first] == [(0, "ValueError: no"), (1, None)]
+    assert calls == [0, 1]
+    main([*words, "--append"])
+    found = {r["seed"]: r for r in read(out)}
+    assert calls == [0, 1, 0]  # what was measured is not measured again
+    assert len(read(out)) == 2
+    assert "error" not in found[0]
+    assert found[0]["auroc"] > 0.9
+    assert found[1] == first[1]
+    main([*words, "--append"])
+    assert calls == [0, 1, 0]
 
 
 def test_peers_of_pyod_are_measured_where_it_is_installed() -> None:

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from benchmarks.pages import tables_of
-from benchmarks.records import read
+from benchmarks.records import merged, read
 from benchmarks.speed import ours
 from benchmarks.speed.floor import Rates, floor, measure_rates, parameters
 from benchmarks.speed.jobs import Job, job_of, records
-from benchmarks.speed.record import merged
+from benchmarks.speed.record import KEY
 from benchmarks.speed.report import figure, joined, on_curve, tables
 from benchmarks.speed.run import main
 from benchmarks.speed.shapes import MIDDLE, STEPS, Shape, curve_shapes, table
@@ -203,7 +203,7 @@ def test_a_report_compares_with_the_targets() -> None:
     text = tables(both)
     assert "| 6, 100, 1x3, 500 | 5 | 60 | 12 | 8 | 0.1 |  | 10 | 80 | 0.125 |" in text
     assert tables([]) == "Nothing has been measured yet."
-    assert [r["step_ms"] for r in merged([*both, step(shape, "ours", 4.0)])] == [4.0, 60.0]
+    assert [r["step_ms"] for r in merged([*both, step(shape, "ours", 4.0)], KEY)] == [4.0, 60.0]
     assert figure(0.0123456) == "0.0123"
 
 

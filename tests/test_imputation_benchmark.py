@@ -23,7 +23,7 @@ from benchmarks.prediction import report as prediction_report
 from benchmarks.prediction import run as prediction_run
 from benchmarks.prediction.metrics import of_classes, of_numbers, pinball_crps
 from benchmarks.prediction.tasks import Task, make_task
-from benchmarks.records import read
+from benchmarks.records import joined, read
 
 TINY = {"width": 4, "max_steps": 5}
 
@@ -132,7 +132,10 @@ def test_methods_fill_every_cell(
     assert len(filled.draws) == (0 if name == "knn" else 3)
     found = figures(table, mask, filled, 0.9)
     assert 0 < found["crps"] <= found["rmse"] * 2
-    assert 0 <= found["accuracy"] <= 1
+    words, gone = table["sex"].astype(str), mask[:, table.columns.get_loc("sex")]
+    right = (filled.point["sex"].astype(str) == words)[gone]
+    assert found["accuracy"] == pytest.approx(right.mean())
+    assert set(filled.point["sex"].astype(str)) <= set(words)
     seen = ~mask
     for filled_table in (filled.point, *filled.draws):
         same = filled_table.astype(str).to_numpy() == table.astype(str).to_numpy()
@@ -142,6 +145,25 @@ def test_methods_fill_every_cell(
             filled_table.iloc[:, numbers].to_numpy(dtype=float)[seen[:, numbers]],
             table.iloc[:, numbers].to_numpy(dtype=float)[seen[:, numbers]],
         )
+
+
+@pytest.mark.parametrize("name", ["mdma", "knn", "iterative", "mean"])
+def test_words_that_the_numbers_tell_are_filled_rightly(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(methods, "DRAWS", 3)
+    rng = np.random.default_rng(0)
+    right = rng.random(120) < 0.5
+    numbers = rng.normal(size=(120, 3)) + np.where(right, 4.0, -4.0)[:, None]
+    table = pd.DataFrame(numbers, columns=list("abc")).assign(side=np.where(right, "r", "l"))
+    mask = hidden(table, "mcar", 0.3, seed=0)
+    options = {"effort": "quick"} if name == "mdma" else {}
+    with cpu_seconds():
+        found = figures(table, mask, methods.METHODS[name](table.mask(mask), 0, **options), 0.9)
+    if name == "mean":  # knows nothing of the others
+        assert 0.25 < found["accuracy"] < 0.75
+    else:
+        assert found["accuracy"] > 0.9
 
 
 def test_limits_count_the_seconds_of_this_process() -> None:
@@ -264,14 +286,14 @@ ROOT = Path(__file__).parents[1]
 )
 def test_tables_in_the_text_are_those_of_the_result_files(name: str, report: Any) -> None:
     files = sorted((ROOT / "benchmarks" / "results").glob(f"{name}_*.json"))
-    records = report.merged(record for file in files for record in read(file))
+    records = joined(files, report.KEY)
     shown = pages.tables_of((ROOT / "docs" / f"{name}.md").read_text())
     assert shown == report.page(records).strip()
 
 
 def test_figures_in_the_text_of_imputation() -> None:
     files = sorted((ROOT / "benchmarks" / "results").glob("imputation_*.json"))
-    records = imputation_report.merged(record for file in files for record in read(file))
+    records = joined(files, imputation_report.KEY)
     found = imputation_report.entries(records)
     text = (ROOT / "docs" / "imputation.md").read_text().split(pages.START)[0]
 
@@ -290,7 +312,7 @@ def test_figures_in_the_text_of_imputation() -> None:
 
 def test_figures_in_the_text_of_prediction() -> None:
     files = sorted((ROOT / "benchmarks" / "results").glob("prediction_*.json"))
-    records = prediction_report.merged(record for file in files for record in read(file))
+    records = joined(files, prediction_report.KEY)
     text = (ROOT / "docs" / "prediction.md").read_text().split(pages.START)[0]
     for model in ("mdma", "boosting"):
         shares = [r["coverage"] for r in records if r["model"] == model and "coverage" in r]

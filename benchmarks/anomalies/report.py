@@ -1,9 +1,9 @@
 """Tables and ranks of what was measured."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,14 +11,14 @@ import pandas as pd
 from benchmarks.anomalies.models import IMPUTATIONS, MODELS, OURS
 from benchmarks.anomalies.sets import DEVELOPMENT, FILES
 from benchmarks.pages import report
-from benchmarks.records import read
+from benchmarks.records import Record, joined
 
+KEY = ("set", "model", "seed", "missing", "imputation")
 LABELS = {
     **{OURS: "marginals", "iforest": "IForest", "ecod": "ECOD", "copod": "COPOD"},
     **{"knn": "KNN", "gmm": "GMM"},
 }
 METRICS = {"auroc": "AUROC", "ap": "average precision"}
-Record = dict[str, Any]
 
 
 def table(records: Sequence[Record], metric: str, missing: float, fill: str | None) -> pd.DataFrame:
@@ -135,11 +135,7 @@ def _origin(records: Sequence[Record]) -> str:
 
 def main(words: Sequence[str]) -> None:
     """Print the tables, or write them into a page; draw the picture."""
-    report("benchmarks.anomalies", words, _joined, tables, _draw)
-
-
-def _joined(files: Sequence[Path]) -> list[Record]:
-    return [record for file in files for record in read(file)]
+    report("benchmarks.anomalies", words, partial(joined, names=KEY), tables, _draw)
 
 
 def _draw(records: Sequence[Record], path: Path) -> None:

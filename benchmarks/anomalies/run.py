@@ -6,9 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from sklearn.metrics import average_precision_score, roc_auc_score
 
@@ -21,13 +19,13 @@ from benchmarks.anomalies.models import (
     fit_ours,
     fit_peer,
 )
+from benchmarks.anomalies.report import KEY
 from benchmarks.anomalies.sets import FILES, MISSING, Split, cut, load
 from benchmarks.data import data_folder
 from benchmarks.pages import command
-from benchmarks.records import earlier, origin, write
+from benchmarks.records import Record, done, earlier, key_of, merged, origin, write
 
-KEY = ("set", "model", "seed", "missing", "imputation")
-Record = dict[str, Any]
+PACKAGES = ("numpy", "scikit-learn", "pyod")
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -42,29 +40,20 @@ def main(words: Sequence[str] | None = None) -> None:
     folder, out = data_folder(arguments.data), Path(arguments.out)
     records = earlier(out, arguments.append)
     models = [name for name in arguments.models if _told(name)]
-    made = {
-        **origin(),
-        "versions": _versions(),
-        "command": command("benchmarks.anomalies", words),
-    }
+    made = {**origin(PACKAGES), "command": command("benchmarks.anomalies", words)}
     for name in arguments.sets:
         rows, labels = load(folder, name)
         for seed in arguments.seeds:
             for missing in arguments.missing:
                 split = cut(name, rows, labels, seed, missing)
                 for job in _jobs(split, models, seed, missing):
-                    if key(job) in {key(record) for record in records if "error" not in record}:
+                    if key_of(job, KEY) in done(records, KEY):
                         continue
                     record = {**job, **measured(split, job), **made}
                     print({k: record.get(k) for k in (*KEY, "auroc", "ap", "fit_s", "error")})
                     sys.stdout.flush()
-                    records = [r for r in records if key(r) != key(job)] + [record]
+                    records = merged([*records, record], KEY)
                     write(out, records)
-
-
-def key(record: Record) -> tuple[Any, ...]:
-    """Return what a record is of."""
-    return tuple(record[name] for name in KEY)
 
 
 def measured(split: Split, job: Record) -> Record:
@@ -108,16 +97,6 @@ def _told(name: str) -> bool:
     if reason:
         print(f"{name} skipped: {reason}")
     return reason is None
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in ("numpy", "scikit-learn", "pyod"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def _parser() -> argparse.ArgumentParser:

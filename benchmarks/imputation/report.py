@@ -4,12 +4,13 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, final
 
 from benchmarks.pages import report
-from benchmarks.records import read
+from benchmarks.records import Record, joined
 
 KEY = ("table", "method", "mechanism", "share", "seed")
 ORDER = ("mdma", "iterative", "miceforest", "knn", "mean")
@@ -22,18 +23,6 @@ LABELS = {
 }
 # Whether the smaller figure is the better one.
 SMALLER = {"rmse": True, "crps": True, "accuracy": False}
-
-Record = dict[str, Any]
-
-
-def key(record: Record) -> tuple[Any, ...]:
-    """Return what a record is of; a later record of the same replaces it."""
-    return tuple(record.get(name) for name in KEY)
-
-
-def merged(records: Iterable[Record]) -> list[Record]:
-    """Keep the last record of each fill."""
-    return list({key(record): record for record in records}.values())
 
 
 @final
@@ -256,11 +245,7 @@ def _shown(figure: float | None) -> str:
 
 def main(words: Sequence[str]) -> None:
     """Merge result files, print or write the tables, and draw the picture."""
-    report("benchmarks.imputation", words, _joined, page, _draw, page="--page")
-
-
-def _joined(files: Sequence[Path]) -> list[Record]:
-    return merged(record for file in files for record in read(file))
+    report("benchmarks.imputation", words, partial(joined, names=KEY), page, _draw, page="--page")
 
 
 def _draw(records: Sequence[Record], path: Path) -> None:

@@ -9,7 +9,6 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pandas as pd
@@ -21,10 +20,10 @@ from benchmarks.imputation.filled import MissingPackageError
 from benchmarks.imputation.masks import MECHANISMS, hidden
 from benchmarks.imputation.methods import LEVEL, METHODS
 from benchmarks.imputation.metrics import figures
-from benchmarks.imputation.report import Record, key, merged
+from benchmarks.imputation.report import KEY
 from benchmarks.imputation.tables import MEASURED, MOST_ROWS, TABLES, MissingTableError, load
-from benchmarks.machine import describe_machine
-from benchmarks.records import earlier, write
+from benchmarks.pages import command
+from benchmarks.records import Record, done, earlier, key_of, merged, origin, write
 
 PACKAGES = ("numpy", "pandas", "scikit-learn", "miceforest", "lightgbm")
 
@@ -38,16 +37,16 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments = _parser().parse_args(words)
     out = Path(arguments.out)
     records = earlier(out, arguments.append)
-    command = " ".join(["python -m benchmarks.imputation", *without_places(words)])
+    told = command("benchmarks.imputation", words)
     for record in measured(arguments, records):
-        records = merged([*records, {**record, "command": command}])
+        records = merged([*records, {**record, "command": told}], KEY)
         write(out, records)
         print(_line(record), flush=True)
 
 
 def measured(arguments: argparse.Namespace, earlier: Sequence[Record]) -> Iterator[Record]:
     """Yield a record for each fill that is not among the earlier ones; failures are tried again."""
-    done = {key(record) for record in earlier if "error" not in record}
+    known = done(earlier, KEY)
     missing: set[str] = set()
     folder = data_folder(arguments.data) if arguments.data else None
     settings = itertools.product(arguments.seeds, arguments.shares, arguments.mechanisms)
@@ -63,17 +62,18 @@ def measured(arguments: argparse.Namespace, earlier: Sequence[Record]) -> Iterat
                     **{"table": name, "method": method, "mechanism": mechanism},
                     **{"share": share, "seed": seed},
                 }
-                if key(about) in done or method in missing:
+                if key_of(about, KEY) in known or method in missing:
                     continue
                 try:
-                    yield {**about, **_measure(table, about), **origin()}
+                    yield {**about, **_measure(table, about), **origin(PACKAGES)}
                 except MissingPackageError as cause:
                     missing.add(method)
                     print(f"{method} skipped: {cause}", flush=True)
                 except Exception as cause:
                     # One failure must not end a run of hours; it is shown in the table.
                     traceback.print_exc()
-                    yield {**about, "error": f"{type(cause).__name__}: {cause}", **origin()}
+                    told = f"{type(cause).__name__}: {cause}"
+                    yield {**about, "error": told, **origin(PACKAGES)}
 
 
 def _measure(table: pd.DataFrame, about: Record) -> Record:
@@ -92,29 +92,6 @@ def _measure(table: pd.DataFrame, about: Record) -> Record:
         "draws": len(filled.draws),
         "settings": filled.settings,
     }
-
-
-def without_places(words: Sequence[str]) -> list[str]:
-    """Leave out where files are on this machine.
-
-    >>> without_places(["--data", "/here", "--seeds", "0"])
-    ['--seeds', '0']
-    """
-    before = ["", *words[:-1]]
-    named = ("--data", "--out", "--append")
-    kept = zip(words, before, strict=True)
-    return [word for word, last in kept if word not in named and last not in ("--data", "--out")]
-
-
-def origin() -> Record:
-    """Return the machine, the commit, the date and the versions."""
-    versions = {}
-    for name in PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return {**describe_machine(), "versions": versions}
 
 
 def _line(record: Record) -> str:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from benchmarks.independence.mechanisms import ALTERNATIVES, NULL, alternative_r
 from benchmarks.independence.tests_of import METHODS
 from benchmarks.machine import describe_machine
 from benchmarks.pages import command as told_command
+from benchmarks.records import replace_text
 
 
 def measure(
@@ -76,11 +76,4 @@ def main(arguments: list[str]) -> None:
                     cell = measure(method, mechanism, kind, n, asked.repetitions, asked.seed)
                     cells.append({**cell, "command": command, **describe_machine()})
                     print(n, kind, mechanism, cell["rejected"], cell["cpu_seconds"], flush=True)
-                    write(asked.out, {"cells": cells})
-
-
-def write(path: Path, content: dict[str, Any]) -> None:
-    """Replace the file in one step, so that an interrupt leaves what was there."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(content, indent=1))
-    os.replace(part, path)
+                    replace_text(asked.out, json.dumps({"cells": cells}, indent=1))

@@ -13,9 +13,9 @@ import pandas as pd
 import torch
 
 from benchmarks.data import data_folder
-from benchmarks.independence.run import write
 from benchmarks.machine import describe_machine
 from benchmarks.pages import command as told_command
+from benchmarks.records import replace_text
 from marginals import MDMA, cross_fit
 
 Rows = npt.NDArray[np.float64]
@@ -130,7 +130,7 @@ def main(arguments: list[str]) -> None:
                 told["gaussian"] += [{**line, **machine} for line in lines]
                 worst = max(abs(line["value"] - line["exact"]) for line in lines)
                 print("gaussian", rows, seed, f"largest error {worst:.4f}", flush=True)
-                write(asked.out, told)
+                replace_text(asked.out, json.dumps(told, indent=1))
     for name, x, y, exact in bmi_tasks(data_folder(asked.data))[: asked.most]:
         for method in asked.methods:
             if (name, method) in done:
@@ -147,4 +147,4 @@ def main(arguments: list[str]) -> None:
             }
             told["tasks"].append({**line, "command": command, **describe_machine()})
             print(name, method, f"{exact:.3f} {found['value']:.3f}", line["solved"], flush=True)
-            write(asked.out, told)
+            replace_text(asked.out, json.dumps(told, indent=1))

@@ -1,8 +1,7 @@
 """One line of the scoreboard."""
 
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from benchmarks.records import Record
 
 TIMED = 10_000  # rows scored and drawn for the times
 KEY = ("set", "model", "seed", "fold", "partial")
+PACKAGES = ("numpy", "scikit-learn", "zuko", "spflow", "pyvinecopulib")
 
 
 def measure(split: Split, fit: Callable[[], Fitted]) -> Record:
@@ -51,13 +51,3 @@ def summary(scores: Rows) -> Record:
         "rows_minus_inf": int(np.isneginf(scores).sum()),
         "rows_undefined": int(undefined.sum()),
     }
-
-
-def key(record: Record) -> tuple[Any, ...]:
-    """Return what a record is of; a later record of the same replaces it."""
-    return tuple(record.get(name) for name in KEY)
-
-
-def merged(records: Iterable[Record]) -> list[Record]:
-    """Keep the last record of each fit."""
-    return list({key(record): record for record in records}.values())

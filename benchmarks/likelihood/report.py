@@ -10,9 +10,9 @@ from statistics import fmean, median, stdev
 from typing import final
 
 from benchmarks.likelihood.ours import EFFORTS
-from benchmarks.likelihood.record import merged
+from benchmarks.likelihood.record import KEY
 from benchmarks.likelihood.sets import FOLDS, NAMES, SMALL
-from benchmarks.records import Record, read
+from benchmarks.records import Record, joined
 
 ORDER = (*EFFORTS, "paper", "gmm", "kde", "vine", "einet", "nsf")
 LABELS = {
@@ -216,7 +216,7 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--picture", help="image file")
     parser.add_argument("--against", default="gmm", choices=["best", *ORDER])
     arguments = parser.parse_args(words)
-    records = merged(record for file in arguments.files for record in read(Path(file)))
+    records = joined(map(Path, arguments.files), KEY)
     text = page(records)
     if arguments.out:
         Path(arguments.out).write_text(text)

@@ -21,9 +21,9 @@ from benchmarks.likelihood.classical import fit_gmm, fit_kde, fit_vine
 from benchmarks.likelihood.fitted import Fitted, MissingPackageError
 from benchmarks.likelihood.neural import fit_einet, fit_nsf
 from benchmarks.likelihood.ours import EFFORTS, fit_default, fit_paper
-from benchmarks.likelihood.record import key, measure, merged
+from benchmarks.likelihood.record import KEY, PACKAGES, measure
 from benchmarks.likelihood.sets import LARGE, NAMES, Split, splits
-from benchmarks.records import Record, earlier, origin, write
+from benchmarks.records import Record, done, earlier, key_of, merged, origin, write
 
 MODELS: dict[str, Callable[..., Fitted]] = {
     **{effort: partial(fit_default, effort=effort) for effort in EFFORTS},
@@ -49,7 +49,7 @@ def main(words: Sequence[str] | None = None) -> None:
     records = earlier(out, arguments.append)
     folder = data_folder(arguments.data) if set(arguments.sets) & set(LARGE) else None
     for record in measured(arguments, folder, records):
-        records = merged([*records, record])
+        records = merged([*records, record], KEY)
         write(out, records)
         print(_line(record), flush=True)
 
@@ -58,25 +58,27 @@ def measured(
     arguments: argparse.Namespace, folder: Path | None, earlier: Sequence[Record]
 ) -> Iterator[Record]:
     """Yield a record for each fit that is not among the earlier ones; failures are tried again."""
-    done = {key(record) for record in earlier if "error" not in record}
+    known = done(earlier, KEY)
     missing: dict[str, str] = {}
     for seed in arguments.seeds:
         for name in arguments.sets:
             for split in splits(name, folder):
                 for model in arguments.models:
-                    told = _given(split, model, arguments.partial)
-                    about = _about(told, model, seed)
-                    if key(about) in done or model in missing:
+                    given = _given(split, model, arguments.partial)
+                    about = _about(given, model, seed)
+                    if key_of(about, KEY) in known or model in missing:
                         continue
                     try:
-                        yield {**about, **_measure(told, model, seed, arguments), **origin()}
+                        found = _measure(given, model, seed, arguments)
+                        yield {**about, **found, **origin(PACKAGES)}
                     except MissingPackageError as cause:
                         missing[model] = str(cause)
                         print(f"{model} skipped: {cause}", flush=True)
                     except Exception as cause:
                         # One failure must not end a run of hours; it is shown in the table.
                         traceback.print_exc()
-                        yield {**about, "error": f"{type(cause).__name__}: {cause}", **origin()}
+                        told = f"{type(cause).__name__}: {cause}"
+                        yield {**about, "error": told, **origin(PACKAGES)}
 
 
 def _given(split: Split, model: str, wanted: bool) -> Split:

@@ -1,13 +1,13 @@
 """The tables of the prediction benchmark, from its result files."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
 from benchmarks.imputation.report import origins
 from benchmarks.pages import report
-from benchmarks.records import read
+from benchmarks.records import Record, joined
 
 KEY = ("table", "model", "missing", "seed")
 ORDER = ("mdma", "boosting", "linear")
@@ -15,18 +15,6 @@ LABELS = {"mdma": "ours", "boosting": "gradient boosting", "linear": "linear, no
 NUMBERS = {"crps": "CRPS", "rmse": "RMSE", "coverage": "coverage of 90 %", "width": "width"}
 SHARES = {"log_loss": "log loss", "accuracy": "accuracy"}
 SMALLER = {"crps": True, "rmse": True, "log_loss": True, "accuracy": False}
-
-Record = dict[str, Any]
-
-
-def key(record: Record) -> tuple[Any, ...]:
-    """Return what a record is of; a later record of the same replaces it."""
-    return tuple(record.get(name) for name in KEY)
-
-
-def merged(records: Iterable[Record]) -> list[Record]:
-    """Keep the last record of each fit."""
-    return list({key(record): record for record in records}.values())
 
 
 def figures(records: Sequence[Record], metric: str) -> dict[tuple[str, float, str], list[float]]:
@@ -98,11 +86,7 @@ def page(records: Sequence[Record]) -> str:
 
 def main(words: Sequence[str]) -> None:
     """Merge result files, print or write the tables, and draw the picture."""
-    report("benchmarks.prediction", words, _joined, page, _draw, page="--page")
-
-
-def _joined(files: Sequence[Path]) -> list[Record]:
-    return merged(record for file in files for record in read(file))
+    report("benchmarks.prediction", words, partial(joined, names=KEY), page, _draw, page="--page")
 
 
 def _draw(records: Sequence[Record], path: Path) -> None:

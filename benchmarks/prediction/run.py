@@ -13,13 +13,14 @@ from pathlib import Path
 
 from benchmarks.clock import cpu_seconds
 from benchmarks.data import data_folder
-from benchmarks.imputation.run import origin, without_places
+from benchmarks.imputation.run import PACKAGES
 from benchmarks.imputation.tables import MissingTableError
+from benchmarks.pages import command
 from benchmarks.prediction import metrics, report
 from benchmarks.prediction.models import LEVELS, MODELS
-from benchmarks.prediction.report import Record, key, merged
+from benchmarks.prediction.report import KEY
 from benchmarks.prediction.tasks import CLASSES, MOST_ROWS, TARGETS, Task, make_task
-from benchmarks.records import earlier, write
+from benchmarks.records import Record, done, earlier, key_of, merged, origin, write
 
 TABLES = [*TARGETS, *CLASSES]
 
@@ -33,16 +34,16 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments = _parser().parse_args(words)
     out = Path(arguments.out)
     records = earlier(out, arguments.append)
-    command = " ".join(["python -m benchmarks.prediction", *without_places(words)])
+    told = command("benchmarks.prediction", words)
     for record in measured(arguments, records):
-        records = merged([*records, {**record, "command": command}])
+        records = merged([*records, {**record, "command": told}], KEY)
         write(out, records)
         print({k: record[k] for k in record if k not in ("versions", "command")}, flush=True)
 
 
 def measured(arguments: argparse.Namespace, earlier: Sequence[Record]) -> Iterator[Record]:
     """Yield a record for each fit that is not among the earlier ones; failures are tried again."""
-    done = {key(record) for record in earlier if "error" not in record}
+    known = done(earlier, KEY)
     folder = data_folder(arguments.data) if arguments.data else None
     choices = itertools.product(arguments.seeds, arguments.missing, arguments.tables)
     for seed, missing, name in choices:
@@ -53,14 +54,15 @@ def measured(arguments: argparse.Namespace, earlier: Sequence[Record]) -> Iterat
             continue
         for model in arguments.models:
             about = {"table": name, "model": model, "missing": missing, "seed": seed}
-            if key(about) in done:
+            if key_of(about, KEY) in known:
                 continue
             try:
-                yield {**about, **_measure(task, model, seed), **origin()}
+                yield {**about, **_measure(task, model, seed), **origin(PACKAGES)}
             except Exception as cause:
                 # One failure must not end the run; it is shown in the table.
                 traceback.print_exc()
-                yield {**about, "error": f"{type(cause).__name__}: {cause}", **origin()}
+                told = f"{type(cause).__name__}: {cause}"
+                yield {**about, "error": told, **origin(PACKAGES)}
 
 
 def _measure(task: Task, model: str, seed: int) -> Record:

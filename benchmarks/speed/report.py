@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.pages import report
-from benchmarks.records import Record, read
-from benchmarks.speed.record import merged
+from benchmarks.records import Record, joined
+from benchmarks.speed.record import KEY
 from benchmarks.speed.shapes import SAMPLING_FASTER, STEPS, Shape
 
 LABELS = {
@@ -240,7 +240,7 @@ def _origin(records: Sequence[Record]) -> list[str]:
 
 def joined(files: Sequence[Path]) -> list[Record]:
     """Read result files; later ones take precedence."""
-    return merged(record for file in files for record in read(file))
+    return joined(files, KEY)
 
 
 def main(words: Sequence[str]) -> None:

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 from benchmarks.pages import command
-from benchmarks.records import Record, origin, read, write
+from benchmarks.records import Record, merged, origin, read, write
 from benchmarks.speed import reference, report
 from benchmarks.speed.floor import Rates, floor, measure_rates
 from benchmarks.speed.jobs import Job, records, tell
 from benchmarks.speed.peers import PEERS
-from benchmarks.speed.record import merged
+from benchmarks.speed.record import KEY, PACKAGES
 from benchmarks.speed.shapes import ASKED, ASKED_ROWS, MIDDLE, STEPS, Shape, curve_shapes
 
 PARTS = ("steps", "queries", "fits", "scaling")
@@ -58,7 +58,7 @@ def _run(words: Sequence[str]) -> None:
     print(f"results go to {out}", flush=True)
     rates = _rates(asked)
     whole = {"part": "rates", "who": "machine", "device": asked.device, "case": "rates"}
-    every = merged([*every, {**whole, **rates.numbers(), **about, **origin()}])
+    every = merged([*every, {**whole, **rates.numbers(), **about, **origin(PACKAGES)}], KEY)
     for job in jobs(asked):
         if time.perf_counter() - started > asked.seconds:
             print(f"{_name(job)} skipped: out of time", flush=True)
@@ -70,7 +70,7 @@ def _run(words: Sequence[str]) -> None:
                 record["around"] = (SMOKE if asked.smoke else MIDDLE[job.device]).numbers()
             if job.who == "authors":
                 record["reference"] = reference.fingerprint(Path(job.reference or ""))
-            every = merged([*every, {**record, **about, **origin()}])
+            every = merged([*every, {**record, **about, **origin(PACKAGES)}], KEY)
             write(out, every)
             spent = time.perf_counter() - started
             print(f"{spent:6.1f} s  {line(record)}", flush=True)

@@ -1,15 +1,16 @@
 """Tables and a picture of what was measured."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from benchmarks.pages import report
-from benchmarks.records import read
+from benchmarks.records import Record, joined
 from benchmarks.synthesis.models import LABELS
 from benchmarks.synthesis.tables import FILES
 
+KEY = ("table", "model", "seed")
 HEADS = {
     "column_distance": "columns, mean distance",
     "pair_difference": "pairs, mean difference",
@@ -17,7 +18,6 @@ HEADS = {
     "close": "close to fitted rows",
     "duplicates": "equal to a fitted row",
 }
-Record = dict[str, Any]
 
 
 def means(records: Sequence[Record], figure: str) -> dict[tuple[str, str], float]:
@@ -82,8 +82,4 @@ def draw(records: Sequence[Record], path: Path) -> None:
 
 def main(words: Sequence[str]) -> None:
     """Print the tables, or write them into a page; draw the picture."""
-    report("benchmarks.synthesis", words, _joined, tables, draw)
-
-
-def _joined(files: Sequence[Path]) -> list[Record]:
-    return [record for file in files for record in read(file)]
+    report("benchmarks.synthesis", words, partial(joined, names=KEY), tables, draw)

@@ -12,14 +12,14 @@ import pandas as pd
 
 from benchmarks.data import data_folder
 from benchmarks.pages import command
-from benchmarks.records import earlier, origin, write
+from benchmarks.records import Record, done, earlier, key_of, origin, write
 from benchmarks.synthesis.models import DRAWERS
+from benchmarks.synthesis.report import KEY
 from benchmarks.synthesis.tables import FILES, cut, load, with_gaps
 from marginals.synthesis import synthesis_report
 
-KEY = ("table", "model", "seed")
 MODELS = (*DRAWERS, "holdout")
-Record = dict[str, Any]
+PACKAGES = ("numpy", "scikit-learn")
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -33,13 +33,13 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments = _parser().parse_args(words)
     folder, out = data_folder(arguments.data), Path(arguments.out)
     records = earlier(out, arguments.append)
-    made = {**origin(), "command": command("benchmarks.synthesis", words)}
+    made = {**origin(PACKAGES), "command": command("benchmarks.synthesis", words)}
     for name in arguments.tables:
         frame = load(folder, name)
         for seed in arguments.seeds:
             for model in arguments.models:
                 job = {"table": name, "model": model, "seed": seed}
-                if any(all(r[k] == job[k] for k in KEY) for r in records):
+                if key_of(job, KEY) in done(records, KEY):
                     continue
                 records.append({**job, **measured(frame, model, seed), **made})
                 write(out, records)

@@ -160,3 +160,10 @@ def _number(value: Tensor) -> Any:
 def _wrap_of(x: Any) -> Callable[[Tensor], Any]:
     """Answer tensors with tensors and everything else with numpy arrays."""
     return (lambda value: value) if isinstance(x, Tensor) else (lambda value: value.numpy())
+
+
+def as_objects(values: Any) -> Any:
+    """Return values as an array of objects, so that those of any kind stand in one column."""
+    out = np.empty(len(values), dtype=object)
+    out[:] = list(values)
+    return out

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from marginals.answers.asked import like
+from marginals.answers.asked import as_objects, like
 from marginals.answers.moments import modes, moments, most_likely
 from marginals.model import Density, Univariates
 from marginals.table import Categorical, Column, Integer, Schema, decode, decode_column, encode
@@ -49,8 +49,8 @@ class Imputation:
         index = as_frame(self.x, self.schema.names).index
         parts = []
         for rows, name, low, high in self._ends(level):
-            line = {"row": index[rows], "column": name, "lower": _objects(low)}
-            parts.append(pd.DataFrame({**line, "upper": _objects(high)}))
+            line = {"row": index[rows], "column": name, "lower": as_objects(low)}
+            parts.append(pd.DataFrame({**line, "upper": as_objects(high)}))
         blank = pd.DataFrame(columns=["row", "column", "lower", "upper"])
         return pd.concat(parts, ignore_index=True) if parts else blank
 
@@ -68,7 +68,7 @@ class Imputation:
                 gaps = np.zeros(len(frame), dtype=bool)
                 gaps[np.concatenate([part[0] for part in own])] = True
                 # Parts of one column come in the order of the rows.
-                values = np.concatenate([_objects(part[side]) for part in own])
+                values = np.concatenate([as_objects(part[side]) for part in own])
                 frame[name] = _filled(frame[name], gaps, values)
             sides.append(like(self.x, frame))
         return sides[0], sides[1]
@@ -100,7 +100,7 @@ class Imputation:
                     series = drawn.iloc[:, self.evidence.columns[place]]
                     for number, fills in enumerate(found):
                         own = series.iloc[number * len(part) : (number + 1) * len(part)]
-                        fills[place].append(_objects(own[gaps[:, place]]))
+                        fills[place].append(as_objects(own[gaps[:, place]]))
         return [
             self._completed({i: np.concatenate(values) for i, values in fills.items()})
             for fills in found
@@ -151,13 +151,13 @@ def _summary(parts: Univariates, schema: Schema, column: Column, method: Method)
     """Return what fills the cells of one column, as an array of objects."""
     if isinstance(column.kind, Categorical) and not (method == "median" and column.ordered):
         codes = most_likely(parts, len(column.kind.categories or ()))
-        return _objects(decode_column(schema, column.name, codes))
+        return as_objects(decode_column(schema, column.name, codes))
     if method == "mean":
-        return _objects(mean_values(column, moments(parts, column)[0]))
+        return as_objects(mean_values(column, moments(parts, column)[0]))
     if method == "mode":
-        return _objects(decode_column(schema, column.name, modes(parts, column)))
+        return as_objects(decode_column(schema, column.name, modes(parts, column)))
     half = torch.full((1, 1, 1), 0.5, dtype=torch.float64)
-    return _objects(decode_column(schema, column.name, parts.ppf(half)[0, :, 0]))
+    return as_objects(decode_column(schema, column.name, parts.ppf(half)[0, :, 0]))
 
 
 def mean_values(column: Column, numbers: Tensor) -> Any:
@@ -166,9 +166,3 @@ def mean_values(column: Column, numbers: Tensor) -> Any:
         return restored(column, numbers.numpy())
     # As a float: a reference may be an integer that torch does not hold.
     return (numbers + float(column.reference if isinstance(column.kind, Integer) else 0)).numpy()
-
-
-def _objects(values: Any) -> Any:
-    out = np.empty(len(values), dtype=object)
-    out[:] = list(values)
-    return out

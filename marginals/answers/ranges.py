@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import torch
 
+from marginals.answers.asked import as_objects
 from marginals.answers.moments import most_likely
 from marginals.model import Density, Evidence, Univariates
 from marginals.model.cells import log_tails
-from marginals.table import Categorical, Column, Schema, decode_column, encode
+from marginals.table import Categorical, Schema, decode_column, encode
 from marginals.table.frames import as_frame
 
 _FIELDS = ["row", "column", "value", "expected", "lower", "upper", "tail"]
@@ -54,14 +55,15 @@ def _of_column(
     tail = log_tails(parts, cells)[:, 0].double().exp().cpu().numpy()
     if isinstance(column.kind, Categorical) and not column.ordered:
         codes = most_likely(parts, len(column.kind.categories or ()))
-        expected = _objects(schema, column, codes)
+        expected = as_objects(decode_column(schema, column.name, codes))
         blank = np.full(len(tail), None, dtype=object)
         return {"expected": expected, "lower": blank, "upper": blank, "tail": tail}
     levels = torch.tensor([0.5, (1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
     middle, low, high = parts.ppf(levels[:, None, None])[..., 0]
     ends = {"expected": middle, "lower": low, "upper": high}
     both = tail if isinstance(column.kind, Categorical) else np.minimum(1.0, 2 * tail)
-    return {**{name: _objects(schema, column, end) for name, end in ends.items()}, "tail": both}
+    told = {name: as_objects(decode_column(schema, column.name, end)) for name, end in ends.items()}
+    return {**told, "tail": both}
 
 
 def _column(part: Evidence, place: int) -> Evidence:
@@ -70,11 +72,3 @@ def _column(part: Evidence, place: int) -> Evidence:
     inside = part.intervals & {name}
     lower = part.lower[:, [place]]
     return Evidence((name,), lower, part.upper[:, [place]] if inside else lower, {}, inside)
-
-
-def _objects(schema: Schema, column: Column, values: torch.Tensor) -> Any:
-    """Return decoded values as objects, so that columns of any kind stand in one table."""
-    decoded = decode_column(schema, column.name, values)
-    out = np.empty(len(decoded), dtype=object)
-    out[:] = list(decoded)
-    return out

@@ -14,7 +14,7 @@ import pandas as pd
 
 from marginals.causal.lags import lagged, lagged_name
 from marginals.causal.search import RecordedTests
-from marginals.causal.testers import as_tester
+from marginals.causal.testers import as_tester, check_one_result
 
 NAME = "marginals"
 
@@ -139,6 +139,7 @@ def tigramite_test(
         options: of the tests, see `marginals.tasks.independence_test`.
         settings: of `CondIndTest`.
     """
+    check_one_result(options or {})
     base = required("tigramite.independence_tests.independence_tests_base", "tigramite")
 
     class IndependenceTest(base.CondIndTest):  # type: ignore[name-defined]

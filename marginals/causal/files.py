@@ -22,11 +22,12 @@ def write(graph: nx.DiGraph, path: str | os.PathLike[str]) -> None:
     target = Path(path)
     suffix = target.suffix.lower()
     if suffix == ".graphml":
-        nx.write_graphml(graph, target)
+        nx.write_graphml(_distinct(graph), target)
     elif suffix == ".json":
-        target.write_text(json.dumps(node_link(graph), indent=1, ensure_ascii=False) + "\n")
+        content = json.dumps(node_link(graph), indent=1, ensure_ascii=False)
+        target.write_text(content + "\n", encoding="utf-8")
     elif suffix == ".dot":
-        target.write_text(dot(graph))
+        target.write_text(dot(graph), encoding="utf-8")
     else:
         raise ValueError(
             f"Expected the file of a graph to end in one of {list(SUFFIXES)}; got {str(path)!r}."
@@ -48,10 +49,18 @@ def dot(graph: nx.DiGraph) -> str:
       "b" -> "c" [dir=none];
     }
     """
+    graph = _distinct(graph)
     lines = [f"  {_quoted(a)} -> {_quoted(b)};" for a, b in directed_edges(graph)]
     lines += [f"  {_quoted(a)} -> {_quoted(b)} [dir=none];" for a, b in undirected_edges(graph)]
     nodes = " ".join(f"{_quoted(node)};" for node in graph.nodes)
     return "\n".join(["digraph {", f"  {nodes}", *lines, "}"]) + "\n"
+
+
+def _distinct(graph: nx.DiGraph) -> nx.DiGraph:
+    """Return the graph with names that differ as text too; 1 and "1" become 1 and '1'."""
+    if len({str(node) for node in graph.nodes}) == len(graph):
+        return graph
+    return nx.relabel_nodes(graph, {node: repr(node) for node in graph.nodes})
 
 
 def _quoted(name: Any) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from marginals.causal.adapters import NAME, register_causal_learn, required
 from marginals.causal.files import write
-from marginals.causal.knowledge import knowledge_of, settled
+from marginals.causal.knowledge import knowledge_of, node_names, settled
 from marginals.causal.mixed import directed_edges, undirected_edges
 from marginals.causal.search import RecordedTests
 from marginals.causal.testers import as_tester
@@ -120,7 +120,7 @@ def causal_graph(
         NAME,
         background_knowledge=knowledge,
         show_progress=False,
-        node_names=[str(name) for name in names],
+        node_names=node_names(names),
         max_k=max_cond_vars,
         tester=tests,
     )
@@ -136,7 +136,8 @@ def _mixed(marks: Any, names: list[Any], tests: pd.DataFrame) -> nx.DiGraph:
     graph.add_nodes_from(names)
     joined = np.asarray(marks) != 0
     tails = np.asarray(marks) == -1
-    largest = {frozenset(pair): p for pair, p in tests.groupby(["x", "y"])["pvalue"].max().items()}
+    pairs = tests.groupby(["x", "y"], sort=False)  # names need have no order
+    largest = {frozenset(pair): p for pair, p in pairs["pvalue"].max().items()}
     for i, a in enumerate(names):
         for j, b in enumerate(names):
             # An edge whose both ends are arrows has no direction either.

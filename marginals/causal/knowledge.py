@@ -22,7 +22,15 @@ def knowledge_of(known: Any, names: Sequence[Any]) -> Any:
     module = required(
         "causallearn.utils.PCUtils.BackgroundKnowledge", "causal-learn", '"marginals[causal]"'
     )
-    if known is None or isinstance(known, module.BackgroundKnowledge):
+    if known is None:
+        return None
+    if isinstance(known, module.BackgroundKnowledge):
+        if node_names(names) != [str(name) for name in names]:
+            raise ValueError(
+                "Expected names of columns that differ as text beside causal-learn's "
+                f"BackgroundKnowledge; got {list(names)[:20]}. Give a dict, or rename columns."
+            )
+        _check_consistent(known, names)
         return known
     if not isinstance(known, Mapping) or set(known) - set(_KEYS):
         got = sorted(known) if isinstance(known, Mapping) else type(known).__name__
@@ -42,13 +50,35 @@ def knowledge_of(known: Any, names: Sequence[Any]) -> Any:
     for tier, columns in enumerate(known.get("tiers", ())):
         for column in columns:
             found.add_node_to_tier(nodes[_known(column, nodes, "tiers")], tier)
+    _check_consistent(found, names)
     return found
 
 
+def node_names(names: Sequence[Any]) -> list[str]:
+    """Return what causal-learn calls columns: their names, or X1, X2, ... if some read the same.
+
+    >>> node_names(["a", 1]), node_names(["1", 1])
+    (['a', '1'], ['X1', 'X2'])
+    """
+    told = [str(name) for name in names]
+    return told if len(set(told)) == len(told) else [f"X{i}" for i in range(1, len(told) + 1)]
+
+
 def nodes_of(names: Sequence[Any]) -> list[Any]:
-    """Return causal-learn's nodes of these names."""
+    """Return causal-learn's nodes of columns with these names."""
     module = required("causallearn.graph.GraphNode", "causal-learn", '"marginals[causal]"')
-    return [module.GraphNode(str(name)) for name in names]
+    return [module.GraphNode(name) for name in node_names(names)]
+
+
+def _check_consistent(knowledge: Any, names: Sequence[Any]) -> None:
+    """Refuse edges that are both required and forbidden, by themselves or by their tiers."""
+    nodes = nodes_of(names)
+    for i, j in permutations(range(len(nodes)), 2):
+        if knowledge.is_required(nodes[i], nodes[j]) and knowledge.is_forbidden(nodes[i], nodes[j]):
+            raise ValueError(
+                "Expected no edge of `background_knowledge` to be both required and forbidden, as "
+                f"such or by tiers; got {(names[i], names[j])}. Leave one of them out."
+            )
 
 
 def settled(knowledge: Any, names: Sequence[Any]) -> dict[Pair, float]:

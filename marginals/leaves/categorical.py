@@ -142,9 +142,7 @@ class CategoricalLeaves(LeafFamily):
     def start_weighted(self, data: Tensor, shares: Tensor) -> None:
         """Set component k to counts of data (D, N) by shares (N, M), with a row of the margin."""
         most = self.logits.shape[-1]
-        code = torch.nan_to_num(data).long().clamp(0, most - 1)
-        hit = nn.functional.one_hot(code, most) * data.isfinite()[..., None]  # (D, N, C)
-        counts = torch.einsum("dnc,nm->dmc", hit.to(shares), shares)
+        counts = torch.stack([_counts(x, shares, most) for x in data])  # (D, M, C)
         mass = counts + self._log_mass(range(self.size[0])).exp()
         self.logits.copy_(torch.where(self.absent[:, None], 0.0, mass.log()))
 
@@ -207,3 +205,10 @@ def _pick(log_mass: Tensor, code: Tensor) -> Tensor:
     """Gather (n, M, C) at codes (n, B) into (n, B, M)."""
     rows = torch.arange(len(code), device=code.device)[:, None]
     return log_mass.transpose(1, 2)[rows, code]
+
+
+def _counts(data: Tensor, shares: Tensor, categories: int) -> Tensor:
+    """Return the sum of the shares (N, M) of each category of a column (N,), (M, C)."""
+    known = data.isfinite()
+    code = data[known].long().clamp(0, categories - 1)
+    return shares.new_zeros(categories, shares.shape[1]).index_add(0, code, shares[known]).T

@@ -14,6 +14,7 @@ from marginals.model.copula import CopulaDensity
 from marginals.model.em_start import start_by_em
 from marginals.model.evidence import Evidence, as_evidence
 from marginals.model.tensor_density import TensorDensity
+from marginals.model.weights import checked_weight, drawn_by_weight
 from marginals.numerics.logspace import Parametrisation
 from marginals.structure import Tree
 from marginals.tensors import ComponentTensor, CPTensor, FullTensor, HierarchicalTensor
@@ -44,6 +45,7 @@ def build(
     categories: Mapping[int, int] | None = None,
     atoms: Mapping[int, Sequence[float]] | None = None,
     init: Init = "data",
+    sample_weight: Tensor | None = None,
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
 ) -> TensorDensity | CopulaDensity:
@@ -70,7 +72,9 @@ def build(
         init: "data" starts component k as a narrow kernel on a random row, with weights near the
             diagonal; "paper" uses the paper's parametrisation and start; "em" starts copula
             components as those of a Gaussian mixture, and "scales" of one whose components begin
-            at one centre with growing spreads.
+            at one centre with growing spreads. EM needs two rows; with one it is as "data".
+        sample_weight: how often each row counts for "em" and "scales", which learn from rows; the
+            other starts are those of any rows.
         dtype: of the parameters.
         seed: of the start and of the random tree.
 
@@ -80,6 +84,11 @@ def build(
     """
     evidence = as_evidence(data)
     _check_data(evidence)
+    if sample_weight is not None:
+        weight = checked_weight(sample_weight, len(evidence), "sample_weight", "data")
+        if init in ("em", "scales"):
+            drawn = drawn_by_weight(weight, seed).to(evidence.lower.device)
+            evidence = evidence.rows(drawn)
     x = _sample_of_rows(evidence, seed).midpoints().double().cpu()  # (N, D)
     columns = x.shape[1]
     parametrisation: Parametrisation = "softplus" if init == "paper" else "softmax"
@@ -112,10 +121,10 @@ def start(
     """Set all parameters for data `x` (N, D), NaN where missing."""
     if init not in ("data", "paper", "em", "scales"):
         raise ValueError(f"Expected `init` to be 'data', 'paper', 'em' or 'scales'; got {init!r}.")
-    if init in ("em", "scales") and isinstance(model, CopulaDensity):
+    if init in ("em", "scales") and isinstance(model, CopulaDensity) and len(x) > 1:
         start_by_em(model, x, seed, scales=init == "scales")
         return
-    if init in ("em", "scales"):  # nothing to couple
+    if init in ("em", "scales"):  # nothing to couple, or one row
         init = "data"
     generator = torch.Generator().manual_seed(seed)
     rows = _complete_rows(x, model.leaves.width, generator)  # (M, D)

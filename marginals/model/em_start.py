@@ -5,6 +5,7 @@ less one, the components are those of the mixture; with fewer, their strongest d
 """
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from marginals.leaves import CategoricalLeaves, SharedLeaves
 from marginals.model.copula import CopulaDensity
+from marginals.numerics import blas_threads_for
 
 # Variance added to each column, in units of the learned scale: a component of few rows must not
 # collapse on them.
@@ -22,6 +24,8 @@ _RIDGE = 3e-3
 # Rows looked at: enough for a start, and EM visits each of them some hundred times.
 _MOST_ROWS = 20_000
 _ROUNDS = 10
+# Categories that take part: EM inverts matrices of all columns, and rare ones tell it little.
+_MOST_INDICATORS = 50
 
 
 @torch.no_grad()
@@ -29,8 +33,8 @@ def start_by_em(model: CopulaDensity, x: Tensor, seed: int = 0, scales: bool = F
     """Set all parameters of a model for data `x` (N, D), NaN where missing.
 
     Missing cells are filled for this purpose by regressions on the others, with noise. Columns
-    that are not coupled take part as numbers, categories as indicators. EM starts from clusters,
-    or with `scales` from components of one centre and growing spread: joint tails.
+    that are not coupled take part as numbers, frequent categories as indicators. EM starts from
+    clusters, or with `scales` from components of one centre and growing spread: joint tails.
     """
     generator = torch.Generator().manual_seed(seed)
     x = x[torch.randperm(len(x), generator=generator)[:_MOST_ROWS]]
@@ -51,16 +55,14 @@ def start_by_em(model: CopulaDensity, x: Tensor, seed: int = 0, scales: bool = F
         random_state=seed % (1 << 32),
         **(_growing(filled, min(width, len(x)), diagonal) if scales else {}),
     )
-    with warnings.catch_warnings():  # a start need not have converged
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with warnings.catch_warnings(), blas_threads_for(filled.size * mixture.n_components):
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not have converged
         mixture.fit(filled)
+        shares = torch.from_numpy(mixture.predict_proba(filled))  # (N, K)
     # Components that are more than the rows repeat the others.
     order = torch.arange(width) % len(mixture.weights_)
-    loose = list(zip(model.leaves, model.leaves.owned, strict=True))[1:]
-    if loose:
-        shares = torch.from_numpy(mixture.predict_proba(filled))[:, order]  # (N, K)
-        for family, owned in loose:
-            family.start_weighted(x[:, list(owned)].T, shares)
+    for family, owned in list(zip(model.leaves, model.leaves.owned, strict=True))[1:]:
+        family.start_weighted(x[:, list(owned)].T, shares[:, order])
     coupled = len(model.coupled)
     location = torch.from_numpy(mixture.means_)[order, :coupled]  # (K, J)
     covariance = torch.from_numpy(mixture.covariances_)[order]
@@ -92,7 +94,7 @@ def _points(model: CopulaDensity, x: Tensor) -> Tensor:
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
         own = x[:, list(owned)]
         if isinstance(family, CategoricalLeaves):
-            parts += [_indicators(c, n) for c, n in zip(own.T, family.categories, strict=True)]
+            parts.append(_indicators(own, family.categories))
         elif isinstance(family, SharedLeaves):
             on_scale = family.scale(own.T, range(len(owned)))[0].T.double()
             parts.append(torch.where(own.isnan(), torch.nan, on_scale))
@@ -103,10 +105,22 @@ def _points(model: CopulaDensity, x: Tensor) -> Tensor:
     return torch.cat(parts, 1)
 
 
-def _indicators(codes: Tensor, categories: int) -> Tensor:
-    """Return a column of indicators for each category but the first, (N, C - 1)."""
-    hit = (codes[:, None] == torch.arange(1, categories)).double()
-    return torch.where(codes.isnan()[:, None], torch.nan, hit)
+def _indicators(codes: Tensor, categories: Sequence[int]) -> Tensor:
+    """Return a column of indicators for each category but the first of its column, (N, P).
+
+    Of very many, those that vary most: the categories nearest to half of the known cells.
+    """
+    found = []
+    for column, count in enumerate(categories):
+        seen = codes[codes[:, column].isfinite(), column].long().clamp(0, count - 1)
+        share = torch.bincount(seen, minlength=count)[1:] / max(1, len(seen))
+        found += [(s * (1 - s), column, code) for code, s in enumerate(share.tolist(), 1)]
+    if len(found) > _MOST_INDICATORS:
+        found = sorted(found, reverse=True)[:_MOST_INDICATORS]
+    places = [column for _, column, _ in found]
+    own = codes[:, places]
+    hit = (own == torch.tensor([code for *_, code in found])).double()
+    return torch.where(own.isnan(), torch.nan, hit)
 
 
 def _filled(points: Tensor, generator: torch.Generator) -> Tensor:

@@ -1,6 +1,7 @@
 """Pure functions in log space: stable sums, sigmoid differences, monotone inversion, draws."""
 
 from marginals.numerics import factors
+from marginals.numerics.blas import blas_threads_for
 from marginals.numerics.draws import draw, draw_many, draw_rows
 from marginals.numerics.indices import host_free, index_of, is_host_free, select
 from marginals.numerics.inversion import invert_monotone
@@ -25,6 +26,7 @@ from marginals.numerics.normal import (
 from marginals.numerics.sigmoid import log_sigmoid_density, log_sigmoid_interval, x_minus_tanh
 
 __all__ = [
+    "blas_threads_for",
     "draw",
     "draw_many",
     "draw_rows",

@@ -9,6 +9,9 @@ import pandas as pd
 
 Floats = npt.NDArray[np.float64]
 
+# Times of any unit are counted in nanoseconds.
+_NANOSECONDS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
+
 
 @final
 @dataclass(frozen=True)
@@ -42,6 +45,15 @@ def aligned(real: pd.DataFrame, *others: pd.DataFrame) -> list[Cells]:
     return found
 
 
+def spread(values: Floats) -> float:
+    """Return the standard deviation; exactly 0 where all values are equal.
+
+    >>> bool(np.std(np.full(30, 0.1)) > 0), spread(np.full(30, 0.1))
+    (True, 0.0)
+    """
+    return float(values.std()) if len(values) and np.ptp(values) > 0 else 0.0
+
+
 def _is_number(series: pd.Series) -> bool:
     kinds = pd.api.types
     if kinds.is_bool_dtype(series.dtype):
@@ -54,9 +66,9 @@ def _is_number(series: pd.Series) -> bool:
 def _numbers(series: pd.Series) -> Floats:
     if not pd.api.types.is_numeric_dtype(series.dtype) and series.notna().any():
         known = series.notna().to_numpy()
-        ticks = series.astype("int64" if known.all() else object)
         out = np.full(len(series), np.nan)
-        out[known] = np.asarray(series[known].astype("int64") if not known.all() else ticks, float)
+        ticks = series[known].astype("int64").to_numpy(dtype=np.float64)
+        out[known] = ticks * _NANOSECONDS[series.dt.unit]
         return out
     return series.to_numpy(dtype=np.float64, na_value=np.nan)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from marginals.synthesis.cells import Cells, Floats
+from marginals.synthesis.cells import Cells, Floats, spread
 
 
 def column_distances(columns: Sequence[Cells]) -> pd.DataFrame:
@@ -41,7 +41,7 @@ def _far(real: Floats, drawn: Floats) -> tuple[float, float]:
     )
     gap = np.abs(first - second)
     area = float((gap[:-1] * np.diff(points)).sum())
-    scale = float(real.std())
+    scale = spread(real)
     if area == 0:
         return float(gap.max()), 0.0
     return float(gap.max()), area / scale if scale > 0 else np.inf

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import mannwhitneyu
 from sklearn.neighbors import NearestNeighbors
 
-from marginals.synthesis.cells import Cells, Floats
+from marginals.synthesis.cells import Cells, Floats, spread
 
 # The share of unseen rows that lie closer to a fitted row than the distance called close.
 _CLOSE = 0.05
@@ -91,7 +91,7 @@ def _embed(column: Cells) -> list[Floats]:
             (np.nan_to_num(part, nan=-1.0)[:, None] == codes) / np.sqrt(2) for part in column.parts
         ]
     real = column.parts[0][~np.isnan(column.parts[0])]
-    centre, scale = (real.mean(), real.std() or 1.0) if len(real) else (0.0, 1.0)
+    centre, scale = (real.mean() if len(real) else 0.0), spread(real) or 1.0
     return [
         np.column_stack([np.nan_to_num((part - centre) / scale, nan=0.0), np.isnan(part)])
         for part in column.parts

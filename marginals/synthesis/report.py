@@ -1,5 +1,6 @@
 """The report on synthetic rows, as frames and as text."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
@@ -56,11 +57,11 @@ class SynthesisReport:
         copies = {k: v for k, v in asdict(self.copying).items() if not isinstance(v, np.ndarray)}
         return {
             "rows": list(self.rows),
-            "summary": self.summary,
+            "summary": _plain(self.summary),
             "columns": _records(self.columns.reset_index()),
             "pairs": _records(self.pairs),
-            "two_sample": asdict(self.two_sample),
-            "copying": copies,
+            "two_sample": _plain(asdict(self.two_sample)),
+            "copying": _plain(copies),
         }
 
     def __str__(self) -> str:
@@ -122,6 +123,12 @@ def synthesis_report(
 
 def _check(frames: list[pd.DataFrame]) -> None:
     for name, frame in zip(("real", "synthetic", "holdout"), frames, strict=False):
+        twice = frame.columns[frame.columns.duplicated()].unique()
+        if len(twice):
+            raise ValueError(
+                f"Expected `{name}` to have columns of different names; got {list(twice)} more "
+                "than once. Rename them."
+            )
         lacking = [column for column in frames[0].columns if column not in frame.columns]
         if lacking or frame.shape[1] != frames[0].shape[1]:
             raise ValueError(
@@ -135,11 +142,17 @@ def _check(frames: list[pd.DataFrame]) -> None:
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the lines of a frame in types that JSON has; NaN and infinities become None."""
+    return [_plain(line) for line in frame.to_dict("records")]
+
+
+def _plain(line: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a line in types that JSON has; NaN and infinities become None."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, float | np.floating):
             return float(value) if np.isfinite(value) else None
+        if isinstance(value, np.integer):
+            return int(value)
         return value if isinstance(value, str | int) else str(value)
 
-    return [{str(k): plain(v) for k, v in line.items()} for line in frame.to_dict("records")]
+    return {str(name): plain(value) for name, value in line.items()}

@@ -13,6 +13,8 @@ from sklearn.metrics import roc_auc_score
 from marginals.synthesis.cells import Cells, Floats
 
 _FOLDS = 5
+# Equal rows from which on a copy says little of the label of another: four in each part.
+_MANY = 4 * _FOLDS
 # The codes of more categories, missing among them, are taken for numbers.
 _MOST_CATEGORIES = 250
 
@@ -44,11 +46,11 @@ def two_sample(columns: Sequence[Cells], most: int, random_state: Any) -> TwoSam
     size = min(most, *map(len, tables))
     picked = [table[random.permutation(len(table))[:size]] for table in tables]
     rows, label = np.concatenate(picked), np.repeat([0, 1], size)
-    fold = _folds(rows, random)
+    fold = _folds(rows, label, random)
     areas, counts = [], []
     for number in range(_FOLDS):
         test = fold == number
-        if len(np.unique(label[test])) < 2 or len(np.unique(label[~test])) < 2:
+        if not _has_both(label, test):
             continue
         guess = _classifier(columns, random).fit(rows[~test], label[~test])
         areas.append(roc_auc_score(label[test], guess.predict_proba(rows[test])[:, 1]))
@@ -72,11 +74,31 @@ def _filled(column: Cells) -> list[Floats]:
     return [np.nan_to_num(p, nan=low if column.number else column.categories) for p in column.parts]
 
 
-def _folds(rows: Floats, random: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Deal rows to parts; equal rows to the same one, or copies would tell their labels."""
+def _folds(
+    rows: Floats, label: npt.NDArray[np.int64], random: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """Deal rows to parts; few equal rows to the same one, or copies would tell their labels.
+
+    Rows of which there are many are dealt out at random, as else nothing could be learnt of them.
+    Not by shares of each row: a part would then have the labels of the others, chance included.
+    """
     _, group = np.unique(rows, axis=0, return_inverse=True)
     group = group.reshape(-1)
-    return (random.permutation(group.max() + 1) % _FOLDS)[group]
+    count = np.bincount(group)
+    together = (random.permutation(len(count)) % _FOLDS)[group]
+    dealt = np.empty_like(together)
+    for kind in (0, 1):
+        mine = np.flatnonzero(label == kind)
+        dealt[random.permutation(mine)] = np.arange(len(mine)) % _FOLDS
+    many = (count[group] >= _MANY) | (len(count) < 2 * _FOLDS)
+    fold = np.where(many, dealt, together)
+    usable = any(_has_both(label, fold == number) for number in range(_FOLDS))
+    return fold if usable else dealt
+
+
+def _has_both(label: npt.NDArray[np.int64], test: npt.NDArray[np.bool_]) -> bool:
+    """Say whether both labels are among the rows of a part, and among all others."""
+    return all(len(np.unique(label[side])) == 2 for side in (test, ~test))
 
 
 def _classifier(columns: Sequence[Cells], random: np.random.Generator) -> Any:

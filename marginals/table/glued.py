@@ -36,8 +36,9 @@ class GluedAxis(Axis):
         """Return the cells of values: points, with the slope of the map."""
         inside = np.where(self.wrong(numbers), np.nan, numbers)
         model = self.margin.to_model(inside)
-        slope = np.nan_to_num(self.margin.log_slope(inside, model))
-        return Exact(model, model, slope)
+        slope = self.margin.log_slope(inside, model)
+        # Cells without a value have none; where the margin has no density the slope is -inf.
+        return Exact(model, model, np.where(np.isnan(slope), 0.0, slope))
 
     def point(self, numbers: Floats) -> Floats:
         """Return values on the model's scale; NaN where they cannot occur."""

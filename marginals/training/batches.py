@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from marginals.model.evidence import Evidence
+from marginals.model.weights import checked_weight
 
 # Patterns of gaps that are told apart in a recorded step, each at the cost of a complete one.
 _MOST_PATTERNS = 4
@@ -39,21 +40,8 @@ def make_rows(evidence: Evidence, weight: Tensor | None, name: str) -> Rows:
     evidence = evidence if evidence.complete else evidence.with_patterns(_MOST_PATTERNS)
     if weight is None:
         return Rows(evidence, evidence.lower.new_ones(len(evidence)))
-    weight = torch.as_tensor(weight, device=evidence.lower.device, dtype=torch.float64)
-    weight = weight.detach().flatten()
     called = "sample_weight" if name == "data" else f"{name}_weight"
-    if len(weight) != len(evidence):
-        raise ValueError(
-            f"Expected `{called}` to hold one weight for each of the {len(evidence)} rows of "
-            f"`{name}`; got {len(weight)}."
-        )
-    if not bool((weight.isfinite() & (weight >= 0)).all()) or not bool(weight.sum() > 0):
-        raise ValueError(
-            f"Expected `{called}` to be finite, nonnegative and not all zero; got "
-            f"{float(weight.min())} to {float(weight.max())}."
-        )
-    # Only proportions matter; as shares of the largest, no sum of them overflows.
-    rows = Rows(evidence, (weight / weight.max()).to(evidence.lower.dtype))
+    rows = Rows(evidence, checked_weight(weight, len(evidence), called, name).to(evidence.lower))
     used = rows.weight > 0
     return rows if bool(used.all()) else rows.take(used)
 

@@ -17,6 +17,9 @@ from marginals.training.batches import Rows
 from marginals.training.fit import fit
 from marginals.training.result import FitError, FitResult
 
+# Members with less weight are dropped.
+_LEAST = 0.01
+
 
 @final
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Member:
 def fit_member(job: Job, device: str) -> Member | None:
     """Fit one member; None if its loss did not stay finite."""
     recipe, train, judges = job.recipe, job.train, job.judges
-    model = job.model or build(train.evidence, **recipe.build)
+    model = job.model or build(train.evidence, sample_weight=train.weight, **recipe.build)
     model = model.to(device)
     if recipe.fit.get("max_steps") == 0:  # the start is all there is
         return _untrained(job, model)
@@ -137,3 +140,25 @@ def mixture_weights(scores: Tensor, weight: Tensor | None = None, steps: int = 3
         posterior = joint - logsumexp(joint)[:, None]
         log_weights = logsumexp(posterior + share.log()[:, None], dim=0)
     return log_weights.exp()
+
+
+def strong_weights(scores: Tensor, weight: Tensor | None = None) -> tuple[list[int], Tensor]:
+    """Return the members that weigh something in a mixture, and their weights.
+
+    Args:
+        scores: of held-out rows, (V, members).
+        weight: of the rows.
+
+    >>> kept, weights = strong_weights(torch.tensor([[0.0, -1.0, -50.0], [-1.0, 0.0, -50.0]]))
+    >>> kept, weights
+    ([0, 1], tensor([0.5000, 0.5000]))
+    """
+    kept = list(range(scores.shape[1]))
+    while True:
+        weights = mixture_weights(scores[:, kept], weight)
+        # Of very many members none may weigh so much: then the strongest is enough.
+        least = min(_LEAST, float(weights.max()))
+        strong = [member for member, w in zip(kept, weights.tolist(), strict=True) if w >= least]
+        if len(strong) == len(kept):
+            return kept, weights
+        kept = strong

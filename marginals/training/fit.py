@@ -218,15 +218,16 @@ class _Fit:
         noise = self.noise if self.config.noise else None
         try:
             return GraphedStep(self._learn, self.train, size, noise, restore)
-        except RuntimeError as error:
+        except RuntimeError as cause:
+            # Some part of this model's step needs the host.
+            torch.cuda.synchronize()
+            restore()
             warnings.warn(
-                "The training step could not be recorded as a CUDA graph and is launched kernel "
-                f"by kernel, which is slower: {error}",
+                "Expected to record a training step as a CUDA graph; steps are taken kernel by "
+                f"kernel, which is slower: {str(cause).strip().splitlines()[0]}",
                 RuntimeWarning,
                 stacklevel=2,
             )
-            torch.cuda.synchronize()
-            restore()
             return None
 
     @torch.no_grad()

@@ -11,12 +11,9 @@ from marginals.model.density import Density
 from marginals.model.evidence import Evidence
 from marginals.model.mixture import Mixture
 from marginals.training.batches import make_rows
-from marginals.training.ensemble import Job, fit_member, mixture_weights
+from marginals.training.ensemble import Job, Member, fit_member, strong_weights
 from marginals.training.recipes import first_recipes
 from marginals.training.result import FitError
-
-# Members of less weight are left out.
-_LEAST = 0.01
 
 
 def fit_folds(
@@ -47,22 +44,27 @@ def fit_folds(
         replace(r, build={**r.build, **(options or {}), "seed": seed}, fit={**r.fit, "seed": seed})
         for r in first_recipes(least, coupled, "quick", gpu=False)
     ]
-    models, scores = [], []
+    fitted = []  # for each fold, a member of each recipe or None
     for i, fold in enumerate(folds):
         rest = torch.cat([other for j, other in enumerate(folds) if j != i])
         train, judges = rows.take(rest), rows.take(fold)
-        members = [fit_member(Job(recipe, train, judges), device) for recipe in recipes]
-        if any(member is None for member in members):
-            raise FitError(
-                "Expected finite losses in every fold; got one that is not. Look for columns of "
-                "extreme size."
-            )
-        models.append([member.model for member in members if member is not None])
-        scores.append(torch.stack([m.scores for m in members if m is not None], -1))
-    weights = mixture_weights(torch.cat(scores))
-    kept = [i for i, w in enumerate(weights.tolist()) if w >= min(_LEAST, float(weights.max()))]
-    shares = [float(weights[i]) for i in kept]
-    return [_mixed([fitted[i] for i in kept], shares) for fitted in models]
+        fitted.append([fit_member(Job(recipe, train, judges), device) for recipe in recipes])
+    # What is not finite in one fold has no weight in any.
+    groups = [found for group in zip(*fitted, strict=True) if (found := _whole(group))]
+    if not groups:
+        raise FitError(
+            "Expected at least one size of model with a finite loss in every fold; got none. Look "
+            "for columns of extreme size."
+        )
+    scores = torch.stack([torch.cat([member.scores for member in group]) for group in groups], -1)
+    kept, weights = strong_weights(scores)
+    return [_mixed([groups[g][i].model for g in kept], weights.tolist()) for i in range(len(folds))]
+
+
+def _whole(group: Sequence[Member | None]) -> list[Member]:
+    """Return the members of all folds, or none of them if one is missing."""
+    found = [member for member in group if member is not None]
+    return found if len(found) == len(group) else []
 
 
 def _mixed(models: Sequence[Density], shares: Sequence[float]) -> Density:

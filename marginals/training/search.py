@@ -22,6 +22,7 @@ from marginals.training.ensemble import (
     fit_member,
     fit_members,
     mixture_weights,
+    strong_weights,
 )
 from marginals.training.progress import SearchProgress
 from marginals.training.recipes import SECONDS, Effort, first_recipes, varied
@@ -31,8 +32,6 @@ from marginals.training.result import FitError, FitResult
 _FEW_ROWS, _FOLDS = 2000, 5
 # Validation rows beyond this tell no more.
 _MOST_HELD = 20_000
-# Members with less weight are dropped.
-_LEAST = 0.01
 # Fits on a GPU at a time.
 _AT_ONCE = 4
 
@@ -258,15 +257,7 @@ class _Search:
 
     def _mixed(self, groups: list[list[Member]], scores: Tensor, weight: Tensor) -> Found:
         """Weigh groups of members by their scores (V, groups), and drop the weak ones."""
-        kept = list(range(len(groups)))
-        while True:
-            weights = mixture_weights(scores[:, kept], weight)
-            # Of very many members none may weigh so much: then the strongest is enough.
-            least = min(_LEAST, float(weights.max()))
-            strong = [g for g, w in zip(kept, weights.tolist(), strict=True) if w >= least]
-            if len(strong) == len(kept):
-                break
-            kept = strong
+        kept, weights = strong_weights(scores, weight)
         share = dict(zip(kept, weights.tolist(), strict=True))
         models, shares = [], []
         for g in kept:

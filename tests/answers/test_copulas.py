@@ -276,6 +276,16 @@ def test_any_object_with_the_methods() -> None:
     assert np.isfinite(view.logpdf({"a": -800.0}))
 
 
+def test_values_in_a_gap_of_a_glued_margin_are_impossible() -> None:
+    rows = pd.DataFrame({"a": np.random.default_rng(0).normal(size=60)})
+    gap = stats.rv_histogram((np.array([1.0, 0.0, 1.0]), np.arange(4.0)), density=False)
+    view = MDMA(width=3, max_steps=5, random_state=0).fit(rows).with_margins({"a": gap})
+    with np.errstate(divide="ignore"):  # scipy's logarithm of 0
+        found = view.logpdf(pd.DataFrame({"a": [0.5, 1.5, 2.5]}))
+    assert found[1] == -np.inf
+    assert found[[0, 2]] == pytest.approx(np.log([0.5, 0.5]), abs=1e-3)
+
+
 def test_refusals(model: MDMA, view: TableView) -> None:
     for name in ("city", "count", "wait", "day"):
         with pytest.raises(ValueError, match=f"column '{name}'"):

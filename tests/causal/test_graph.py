@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from marginals.causal import causal_graph, shd
+from marginals.causal.files import SUFFIXES, dot, write
 from marginals.causal.search import RecordedTests, expected
 from marginals.estimator import MDMA
 from tests.causal.dags import CHAIN, COLLIDER, Oracle
@@ -139,6 +140,8 @@ def test_knowledge_of_causal_learn() -> None:
         ({"required": [("a", "z")]}, r"\['required'\]` to be among .* got 'z'"),
         ({"forbidden": ["a"]}, r"pairs \(from, to\); got 'a'"),
         ({"tiers": [["z"]]}, "got 'z'"),
+        ({"required": [("a", "b")], "forbidden": [("a", "b")]}, r"both .* got \('a', 'b'\)"),
+        ({"required": [("b", "a")], "tiers": [["a"], ["b"]]}, r"by tiers; got \('b', 'a'\)"),
     ],
 )
 def test_mistakes_in_knowledge(known: Any, message: str) -> None:
@@ -175,6 +178,34 @@ def test_a_table_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fitted[0] is frame
 
 
+def test_names_that_read_the_same() -> None:
+    """Columns called "1" and 1 are two columns."""
+    oracle = Oracle(CHAIN)
+    oracle.names = ["1", 1, "c"]
+    found = causal_graph(oracle, alpha=0.001)
+    assert found.undirected == [("1", 1), (1, "c")]
+    assert "pvalue" in found.graph.edges["1", 1]
+    known = {"required": [("1", 1)]}
+    found = causal_graph(oracle, alpha=0.001, background_knowledge=known)
+    assert found.directed == [("1", 1), (1, "c")]
+    assert dot(found.graph).splitlines()[1:4] == [
+        """  "'1'"; "1"; "'c'";""",
+        """  "'1'" -> "1";""",
+        """  "1" -> "'c'";""",
+    ]
+    from causallearn.utils.PCUtils.BackgroundKnowledge import BackgroundKnowledge
+
+    with pytest.raises(ValueError, match=r"differ as text .* Give a dict"):
+        causal_graph(oracle, background_knowledge=BackgroundKnowledge())
+
+
+def test_several_numbers_of_functions_are_refused(model: MDMA) -> None:
+    for q in ([1, 2], (1,)):
+        with pytest.raises(ValueError, match=r"`q` to be one whole number.*; got [\[(]1"):
+            causal_graph(model, q=q)
+    assert ("wage", "rent") in causal_graph(model, q=2).undirected
+
+
 # Files ------------------------------------------------------------------------------------------
 
 
@@ -189,6 +220,20 @@ def test_files(tmp_path: Path) -> None:
     assert '"a" -> "b";' in (tmp_path / "graph.dot").read_text()
     with pytest.raises(ValueError, match="to end in one of"):
         found.save(tmp_path / "graph.xls")
+
+
+def test_files_are_utf8_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The locale of some machines holds no such letters."""
+    write_text = Path.write_text
+
+    def with_ascii(self: Path, data: str, encoding: str = "ascii") -> int:
+        return write_text(self, data, encoding=encoding)
+
+    monkeypatch.setattr(Path, "write_text", with_ascii)
+    for suffix in SUFFIXES:
+        path = tmp_path / f"graph{suffix}"
+        write(nx.DiGraph([("år", "β")]), path)
+        assert "β" in path.read_text(encoding="utf-8")
 
 
 # Errors -----------------------------------------------------------------------------------------

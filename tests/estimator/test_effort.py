@@ -71,3 +71,20 @@ def test_one_row_and_constant_columns() -> None:
     assert np.isfinite(MDMA(max_seconds=0.5, random_state=0).fit(one).score(one))
     flat = pd.DataFrame({"x": [2.0] * 20, "y": np.arange(20.0)})
     assert np.isfinite(MDMA(max_seconds=0.5, random_state=0).fit(flat).score(flat))
+
+
+def test_a_quick_fit_counts_rows_by_their_weight() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(400, 2)), columns=["x", "y"])
+    frame["x"] += np.where(np.arange(400) < 200, -3.0, 3.0)
+    heavy = np.where(np.arange(400) < 200, 9.0, 1.0)
+    model = MDMA(effort="quick", random_state=0).fit(frame, sample_weight=heavy)
+    assert model.prob({"x": (None, 0)}) == pytest.approx(0.9, abs=0.03)
+    assert model.mean("x") == pytest.approx(np.average(frame["x"], weights=heavy), abs=0.2)
+    with pytest.raises(ValueError, match="`sample_weight`"):
+        MDMA(effort="quick").fit(frame, sample_weight=-heavy)
+
+
+def test_a_quick_fit_of_one_row() -> None:
+    one = pd.DataFrame({"x": [1.0], "y": [2.0]})
+    assert np.isfinite(MDMA(effort="quick", random_state=0).fit(one).score(one))

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 from sklearn.mixture import GaussianMixture
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from marginals import build, fit
 from marginals.model.copula import CopulaDensity
+from marginals.model.em_start import _indicators
 
 
 def clusters(n: int = 600) -> np.ndarray:
@@ -89,3 +91,59 @@ def test_growing_scales_find_joint_tails() -> None:
         with torch.no_grad():
             found[init] = float(model.log_value(test).mean())
     assert found["scales"] > found["em"] + 0.05
+
+
+def test_one_row_starts_as_a_kernel() -> None:
+    row = torch.tensor([[1.0, 2.0]])
+    for init in ("em", "scales"):
+        model = build(row, tensor="copula", width=2, rank=1, init=init)
+        assert bool(model.log_value(row).isfinite().all())
+
+
+def test_rows_count_by_their_weight() -> None:
+    x = torch.from_numpy(clusters(300))
+    often = torch.where(torch.arange(300) % 3 > 0, 1.0, 3.0)
+    repeated = x.repeat_interleave(often.long(), 0)
+    options = {"tensor": "copula", "width": 1, "rank": 2, "init": "em", "dtype": torch.float64}
+    found = {
+        "weighted": build(x, sample_weight=often, **options),
+        "repeated": build(repeated, **options),
+        "plain": build(x, **options),
+    }
+    reached = {name: score(model, repeated.numpy()) for name, model in found.items()}
+    assert reached["weighted"] == pytest.approx(reached["repeated"], abs=0.03)
+    assert reached["plain"] < reached["repeated"] - 0.1
+    with pytest.raises(ValueError, match="`sample_weight` to hold one weight for each of the 300"):
+        build(x, sample_weight=often[:7], **options)
+
+
+def test_many_categories_take_part_as_few_columns() -> None:
+    codes = torch.arange(2000).remainder(400).double()[:, None]
+    codes[:1000, 0] = torch.arange(1000).remainder(2).double()  # two that are frequent
+    codes[::50] = torch.nan
+    found = _indicators(codes, [400])
+    assert found.shape == (2000, 50)
+    assert float(found.nansum(0).max()) == float((codes == 1).sum())
+    assert bool(found[::50].isnan().all())
+    # Few are all there, in their order.
+    few = torch.tensor([[0.0, 1.0], [2.0, 0.0], [1.0, torch.nan]])
+    assert _indicators(few, [3, 2]).tolist()[:2] == [[0, 0, 1], [0, 1, 0]]
+
+
+def test_small_starts_use_one_thread_of_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def fit(self: GaussianMixture, *arguments: object) -> GaussianMixture:
+        seen.append(blas_threads())
+        return plain(self, *arguments)
+
+    plain = GaussianMixture.fit
+    monkeypatch.setattr(GaussianMixture, "fit", fit)
+    with threadpool_limits(2, user_api="blas"):
+        build(torch.from_numpy(clusters()), tensor="copula", width=2, rank=1, init="em")
+        assert seen == [{1}]
+        assert blas_threads() == {2}
+
+
+def blas_threads() -> set[int]:
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}

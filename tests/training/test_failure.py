@@ -1,5 +1,6 @@
 """A loss that is no number stops the fit, and the model keeps the last good weights."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,9 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from marginals import Evidence, fit
+from marginals import Evidence, FitConfig, fit
 from marginals.model.density import Density
 from marginals.training import FitError
+from marginals.training.batches import make_rows
+from marginals.training.fit import _Fit
 from tests.training.helpers import loss_of, mixed_rows, parts, rows, same, small, weights
 
 SETTINGS = {"batch_size": 20, "evaluate_every": 5}
@@ -126,3 +129,24 @@ def test_a_checkpoint_that_cannot_be_written_fails_at_once(tmp_path: Path) -> No
         fit(model, x, checkpoint=tmp_path / "absent" / "fit", max_steps=100, **SETTINGS)
     assert steps == [0]
     assert same(weights(model), before)
+
+
+def test_a_step_that_cannot_be_recorded_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing\nand so on")
+
+    # The name of the module is that of its function too.
+    monkeypatch.setattr(sys.modules["marginals.training.fit"], "GraphedStep", refuse)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    x = rows(60)
+    model, twin = small(x), small(x)
+    train = make_rows(model.checked(x), None, "data")
+    run = _Fit(model, train, None, FitConfig(**SETTINGS))
+    run.may_record = True
+    with pytest.warns(RuntimeWarning, match=r"kernel by kernel.*: operation not permitted .*ing$"):
+        run._step()
+    run._step()  # is not recorded again
+    again = _Fit(twin, train, None, FitConfig(**SETTINGS))
+    again._step()
+    again._step()
+    assert same(weights(model), weights(twin))

@@ -1,7 +1,9 @@
 """The default: members of several families, weighed by validation, as one model."""
 
 import math
+from dataclasses import replace
 
+import joblib
 import pytest
 import torch
 from torch.testing import assert_close
@@ -11,8 +13,9 @@ from marginals.model.copula import CopulaDensity
 from marginals.model.tensor_density import TensorDensity
 from marginals.training.batches import make_rows
 from marginals.training.ensemble import Job, Recipe, fit_member, mixture_weights
+from marginals.training.progress import SearchProgress
 from marginals.training.recipes import SECONDS, first_recipes, varied
-from marginals.training.search import _by_weight, search
+from marginals.training.search import _by_weight, _jobs, _Search, search
 from marginals.training.threads import threads_for
 
 
@@ -172,12 +175,34 @@ def test_an_interrupt_keeps_what_was_fitted(done: int, monkeypatch: pytest.Monke
     assert len(found.members) == 1
 
 
-def test_all_cores_share_the_seconds() -> None:
-    x = rows(2100)
-    found = search(Evidence.exact(x), effort="fast", seconds=6.0, coupled=3, jobs=-1)
-    assert max(line["seconds"] for line in found.members) > 1
+@pytest.mark.parametrize(("jobs", "each"), [(1, 4.5), (2, 9.0), (7, 18.0)])
+def test_models_side_by_side_share_the_seconds(
+    jobs: int, each: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four models: one after the other, in two rounds of two, and all at once."""
+    given: list[float] = []
+
+    def fitted(self: object, ready: list[Job], at_once: int) -> list[object]:
+        given.extend(job.recipe.fit["max_seconds"] for job in ready)
+        short = replace(ready[0].recipe, fit={**ready[0].recipe.fit, "max_steps": 2})
+        return [fit_member(replace(job, recipe=short), "cpu") for job in ready]
+
+    monkeypatch.setattr("marginals.training.search._Search._fitted", fitted)
+    with SearchProgress(20.0, False) as bar:
+        run = _Search(20.0, "cpu", {}, jobs, bar)
+        part = make_rows(Evidence.exact(rows(60)), None, "data")
+        recipe = Recipe({"tensor": "cp", "width": 2}, {"max_steps": 9, "noise": 0.0})
+        members = run._fit_all([Job(recipe, part, part)] * 4, 18.0)
+    assert None not in members
+    assert given == [each] * 4
+
+
+def test_all_cores_are_as_many_processes() -> None:
+    assert _jobs(-1, "fast", "cpu") == joblib.effective_n_jobs(-1)
+    assert _jobs(None, "balanced", "cpu") == joblib.effective_n_jobs(-1)
+    assert _jobs(None, "fast", "cpu") == _jobs(None, "best", "cuda") == 1
     with pytest.raises(ValueError, match="`n_jobs`"):
-        search(Evidence.exact(x), effort="fast", seconds=1.0, coupled=3, jobs=0)
+        search(Evidence.exact(rows(60)), effort="fast", seconds=1.0, coupled=3, jobs=0)
 
 
 def test_an_interrupt_before_any_fold_is_done_goes_through(monkeypatch: pytest.MonkeyPatch) -> None:
