@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from benchmarks.pages import tables_of
-from benchmarks.records import merged, read
+from benchmarks.records import joined, merged, read
 from benchmarks.speed import ours
 from benchmarks.speed.floor import Rates, floor, measure_rates, parameters
 from benchmarks.speed.jobs import Job, job_of, records
 from benchmarks.speed.record import KEY
-from benchmarks.speed.report import figure, joined, on_curve, tables
+from benchmarks.speed.report import figure, on_curve, tables
 from benchmarks.speed.run import main
 from benchmarks.speed.shapes import MIDDLE, STEPS, Shape, curve_shapes, table
 from benchmarks.speed.timing import PeakMemory, answers_per_second, summary
@@ -240,4 +240,4 @@ def test_everything_runs_on_a_gpu(tmp_path: Path) -> None:
 
 def test_the_tables_are_those_of_the_result_files() -> None:
     files = sorted((ROOT / "benchmarks" / "results").glob("speed_*.json"))
-    assert tables_of((ROOT / "docs" / "speed.md").read_text()) == tables(joined(files))
+    assert tables_of((ROOT / "docs" / "speed.md").read_text()) == tables(joined(files, KEY))

@@ -1,6 +1,7 @@
 """Tables of what was measured."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks.pages import report
@@ -238,11 +239,6 @@ def _origin(records: Sequence[Record]) -> list[str]:
     return [*lines, *(f"- `{words}`" for words in sorted(told)), ""]
 
 
-def joined(files: Sequence[Path]) -> list[Record]:
-    """Read result files; later ones take precedence."""
-    return joined(files, KEY)
-
-
 def main(words: Sequence[str]) -> None:
     """Print the tables, or write them into a page; draw the picture."""
 
@@ -251,4 +247,4 @@ def main(words: Sequence[str]) -> None:
 
         drawn(records, path)
 
-    report("benchmarks.speed", words, joined, tables, draw)
+    report("benchmarks.speed", words, partial(joined, names=KEY), tables, draw)

@@ -22,6 +22,7 @@ def log_values(
     upper: Tensor,
     location: Tensor,
     scale: Tensor,
+    columns: Tensor,
     weights: Sequence[Tensor],
     biases: Sequence[Tensor],
     gates: Sequence[Tensor],
@@ -30,16 +31,18 @@ def log_values(
 
     Args:
         lower, upper: equal, NaN or an interval, see `Cells`.
-        location, scale: of the columns, (n,).
-        weights: the raw weights of each layer, (R, S, n, M).
-        biases: of each layer, (R, n, M).
-        gates: the raw gates of each hidden layer, (R, n, M).
+        location, scale: of all columns, (D,).
+        columns: those of the cells, (n,).
+        weights: the raw weights of each layer, (R, S, D, M).
+        biases: of each layer, (R, D, M).
+        gates: the raw gates of each hidden layer, (R, D, M).
     """
-    return _LogValues.apply(lower, upper, location, scale, len(gates), *weights, *biases, *gates)
+    cells = (lower, upper, location, scale, columns)
+    return _LogValues.apply(*cells, len(gates), *weights, *biases, *gates)
 
 
 def pack(raw: Sequence[Tensor]) -> Tensor:
-    """Lay parameters (..., n, M) out as planes (P, n, M)."""
+    """Lay parameters (..., D, M) out as planes (P, D, M)."""
     return torch.cat([part.flatten(0, -3) for part in raw])
 
 
@@ -57,6 +60,7 @@ class _LogValues(torch.autograd.Function):
         upper: Tensor,
         location: Tensor,
         scale: Tensor,
+        columns: Tensor,
         depth: int,
         *raw: Tensor,
     ) -> Tensor:
@@ -67,16 +71,16 @@ class _LogValues(torch.autograd.Function):
         planes = pack(raw)
         ctx.depth, ctx.plain = depth, lower is upper
         ctx.shapes = [part.shape for part in raw]
-        ctx.save_for_backward(lower, upper, location, scale, planes)
-        return leaves_triton.log_values(lower, upper, location, scale, planes, depth)
+        ctx.save_for_backward(lower, upper, location, scale, planes, columns)
+        return leaves_triton.log_values(lower, upper, location, scale, planes, columns, depth)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         from marginals.kernels import leaves_triton
 
-        lower, upper, location, scale, planes = ctx.saved_tensors
+        lower, upper, location, scale, planes, columns = ctx.saved_tensors
         lower = upper if ctx.plain else lower
         cells = (lower, upper, location, scale)
-        by_plane = leaves_triton.gradient(grads[0], *cells, planes, ctx.depth)
-        return None, None, None, None, None, *unpack(by_plane, ctx.shapes)
+        by_plane = leaves_triton.gradient(grads[0], *cells, planes, columns, ctx.depth)
+        return None, None, None, None, None, None, *unpack(by_plane, ctx.shapes)

@@ -4,22 +4,30 @@ Hidden units are tuples, which the compiler unrolls: depth and units are constan
 Weights are held relative to the largest of their layer, whose size is kept apart: the slope of a
 nearly flat network is a product of tiny numbers that would underflow.
 
-In float32 tanh is (1 - e) / (1 + e) with e = exp(-2 |h|), to 2e-7.
+tanh h is 1 - 2 / (1 + e^2h), to 3e-7: by the hardware's own power of two and reciprocal.
 """
 
 import math
+import os
 
+import torch
 import triton
 import triton.language as tl
 
 BETA = tl.constexpr(10.0)  # of the weights' softplus, as in the paper
 _LOG_BETA = tl.constexpr(math.log(10.0))
+_LOG_2 = tl.constexpr(math.log(2.0))
+_INVERSE_LOG_2 = tl.constexpr(1 / math.log(2.0))
+# Neither the interpreter nor other makes of GPU take this one's assembly.
+ASSEMBLY = tl.constexpr(
+    torch.version.hip is None and os.environ.get("TRITON_INTERPRET", "0") in ("", "0")
+)
 
 # Small functions ------------------------------------------------------------------------------
 
 
 @triton.jit
-def log1p(x):
+def _log1p(x):
     """Return log(1 + x) for 0 <= x <= 1, corrected for the rounding of 1 + x."""
     y = 1.0 + x
     none = y == 1.0
@@ -32,15 +40,54 @@ def _log_softplus(raw):
     scaled = raw * BETA
     far = scaled < -20.0
     near = tl.where(far, 0.0, scaled)
-    soft = tl.maximum(near, 0.0) + log1p(tl.exp(-tl.abs(near)))
+    soft = tl.maximum(near, 0.0) + _log1p(tl.exp(-tl.abs(near)))
     return tl.where(far, scaled, tl.log(soft)) - _LOG_BETA
 
 
 @triton.jit
+def _reciprocal(x):
+    """Return 1 / x to one unit in the last place; a plain division takes five times as long."""
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise(
+            "rcp.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:  # noqa: RET505
+        return 1.0 / x
+
+
+@triton.jit
+def _exp2(x):
+    """Return 2^x to 2 units in the last place; below 2^-126 it is 0."""
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise(
+            "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:  # noqa: RET505
+        return tl.exp2(tl.minimum(x, 126.0))  # the interpreter warns of an overflow
+
+
+@triton.jit
+def fast_log(x):
+    """Return log x to 2e-7, absolute or relative, whichever is more."""
+    if ASSEMBLY:
+        return _LOG_2 * tl.inline_asm_elementwise(
+            "lg2.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:  # noqa: RET505
+        return tl.log(x)
+
+
+@triton.jit
+def log_logistic(z):
+    """Return log(sigmoid(z) sigmoid(-z)), to 4e-7."""
+    away = tl.abs(z)
+    return -away - 2.0 * fast_log(1.0 + _exp2(away * (-_INVERSE_LOG_2)))
+
+
+@triton.jit
 def _tanh(x):
-    e = tl.exp(-2.0 * tl.abs(x))
-    t = (1.0 - e) / (1.0 + e)
-    return tl.where(x < 0, -t, t)
+    # An overflow of the power is right too: 1 / inf = 0.
+    return 1.0 - 2.0 * _reciprocal(1.0 + _exp2(x * (2.0 * _INVERSE_LOG_2)))
 
 
 @triton.jit
@@ -62,7 +109,7 @@ def minus_tanh(x):
 
 @triton.jit
 def log_sigmoid(x):
-    return tl.minimum(x, 0.0) - log1p(tl.exp(-tl.abs(x)))
+    return tl.minimum(x, 0.0) - _log1p(tl.exp(-tl.abs(x)))
 
 
 @triton.jit
@@ -72,17 +119,50 @@ def _sigmoid(x):
 
 
 @triton.jit
-def load_planes(pointer, first, COUNT: tl.constexpr, plane, at, inside):
+def load_lanes(pointer):
+    """Load numbers; in assembly, because each plain load costs the compiler seconds.
+
+    Its pass that coalesces accesses follows every load and store through the whole kernel.
+    """
+    if ASSEMBLY:
+        at = pointer.to(tl.int64)
+        return tl.inline_asm_elementwise(
+            "ld.global.nc.f32 $0, [$1];", "=f,l", [at], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:  # noqa: RET505 - the compiler drops the branch that is not taken
+        return tl.load(pointer)
+
+
+@triton.jit
+def store_lanes(pointer, value, inside):
+    """Store numbers; see `load_lanes`."""
+    if ASSEMBLY:
+        tl.inline_asm_elementwise(
+            "{ .reg .pred p; setp.ne.s32 p, $3, 0; @p st.global.f32 [$1], $2; mov.u32 $0, 0; }",
+            "=r,l,f,r",
+            [pointer.to(tl.int64), value, inside.to(tl.int32)],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+    else:
+        tl.store(pointer, value, mask=inside)
+
+
+@triton.jit
+def load_planes(pointer, first, COUNT: tl.constexpr, plane):
+    """Load planes `first`, `first` + 1, ... of the lanes at `pointer`."""
     out = ()
     for i in tl.static_range(COUNT):
-        out = out + (tl.load(pointer + (first + i) * plane + at, mask=inside, other=0.0),)
+        out = out + (load_lanes(pointer + (first + i) * plane),)
     return out
 
 
 @triton.jit
-def store_planes(pointer, first, COUNT: tl.constexpr, planes, plane, at, inside):
+def store_planes(pointer, first, COUNT: tl.constexpr, planes, plane, inside):
+    """Undo `load_planes`."""
     for i in tl.static_range(COUNT):
-        tl.store(pointer + (first + i) * plane + at, planes[i], mask=inside)
+        store_lanes(pointer + (first + i) * plane, planes[i], inside)
 
 
 @triton.jit
@@ -213,7 +293,7 @@ def walk_back(grad, x, weight, size, bias, gate, one_plus, R: tl.constexpr, DEPT
     """Return the gradients of log weights (less the weight), biases and gates of one exact cell."""
     z, slope, values, tanhs, before, slopes = walk(x, weight, size, bias, gate, one_plus, R, DEPTH)
     by_z = -grad * _tanh(0.5 * z)
-    by_slope = grad / slope
+    by_slope = grad * _reciprocal(slope)
     last: tl.constexpr = R + (DEPTH - 1) * R * R
     by_value = ()
     by_after = ()

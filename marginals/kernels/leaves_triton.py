@@ -18,15 +18,18 @@ from torch import Tensor
 from marginals.kernels.leaves_network import (
     BETA,
     added,
+    fast_log,
     gates,
     largest_of_layers,
+    load_lanes,
     load_planes,
-    log1p,
+    log_logistic,
     log_sigmoid,
     log_weights,
     minus_tanh,
     relative,
     sizes,
+    store_lanes,
     store_planes,
     total,
     walk,
@@ -36,29 +39,36 @@ from marginals.kernels.leaves_network import (
 )
 
 _LANES = 128  # components of a program
-_PROGRAMS = 4096  # programs that keep a large GPU busy
-_LEAST_ROWS = 8  # rows of a program, over which the constraining of parameters is shared out
+_PROGRAMS = 1536  # programs that keep a large GPU busy
+_LEAST_ROWS = 16  # rows of a program, over which the constraining of parameters is shared out
 
 
 def log_values(
-    lower: Tensor, upper: Tensor, location: Tensor, scale: Tensor, planes: Tensor, depth: int
+    lower: Tensor,
+    upper: Tensor,
+    location: Tensor,
+    scale: Tensor,
+    planes: Tensor,
+    columns: Tensor,
+    depth: int,
 ) -> Tensor:
     """Return the log value of cells (n, B) under each component, (n, B, M); 0 where missing.
 
     Args:
         lower, upper: (n, B); equal, NaN or an interval, see `Cells`.
-        location, scale: of the columns, (n,).
-        planes: (P, n, M), float32.
+        location, scale: of all columns, (D,).
+        planes: of all columns, (P, D, M), float32.
+        columns: those of the cells, (n,).
         depth: the number of hidden layers.
     """
-    columns, rows = upper.shape
+    count, rows = upper.shape
     width = planes.shape[2]
-    out = torch.empty(columns, rows, width, dtype=planes.dtype, device=planes.device)
+    out = torch.empty(count, rows, width, dtype=planes.dtype, device=planes.device)
     if out.numel():
-        grid, per = _grid(columns, rows, width)
-        sizes = (rows, width, per, columns * width, upper.stride(0), upper.stride(1))
+        grid, per = _grid(count, rows, width)
+        sizes = (rows, width, per, planes.shape[1] * width, upper.stride(0), upper.stride(1))
         _forward[grid](
-            *(lower, upper, location, scale, planes, out, *sizes),
+            *(lower, upper, location, scale, planes, columns, out, *sizes),
             **_constants(planes, depth, lower is not upper),
         )
     return out
@@ -71,18 +81,21 @@ def gradient(
     location: Tensor,
     scale: Tensor,
     planes: Tensor,
+    columns: Tensor,
     depth: int,
 ) -> Tensor:
-    """Return the gradient with respect to the planes, (P, n, M), from that of the values."""
-    columns, rows = upper.shape
-    count, _, width = planes.shape
-    grid, per = _grid(columns, rows, width)
-    parts = torch.empty(grid[2], count, columns, width, dtype=planes.dtype, device=planes.device)
-    if not parts.numel():
+    """Return the gradient with respect to the planes, (P, D, M), from that of the values."""
+    count, rows = upper.shape
+    width = planes.shape[2]
+    if not grad.numel():
         return torch.zeros_like(planes)
-    sizes = (rows, width, per, columns * width, upper.stride(0), upper.stride(1))
+    grid, per = _grid(count, rows, width)
+    # Columns that were not asked for have no gradient.
+    make = torch.empty if count == planes.shape[1] else torch.zeros
+    parts = make(grid[2], *planes.shape, dtype=planes.dtype, device=planes.device)
+    sizes = (rows, width, per, planes.shape[1] * width, upper.stride(0), upper.stride(1))
     _backward[grid](
-        *(grad.contiguous(), lower, upper, location, scale, planes, parts, *sizes),
+        *(grad.contiguous(), lower, upper, location, scale, planes, columns, parts, *sizes),
         **_constants(planes, depth, lower is not upper),
     )
     return parts[0] if len(parts) == 1 else parts.sum(0)
@@ -136,6 +149,7 @@ def _forward(
     location_at,
     scale_at,
     planes_at,
+    columns_at,
     out_at,
     rows,
     width,
@@ -151,18 +165,21 @@ def _forward(
     column = tl.program_id(1)
     lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
     inside = lane < width
-    at = column * width + lane
+    own = tl.load(columns_at + column)
+    # Lanes beyond the last component repeat it, and are not stored.
+    last = tl.minimum(lane, width - 1)
+    at = own * width + last
     weights: tl.constexpr = 2 * R + (DEPTH - 1) * R * R
     units: tl.constexpr = DEPTH * R
-    logs = log_weights(load_planes(planes_at, 0, weights, plane, at, inside), weights)
-    bias = load_planes(planes_at, weights, units + 1, plane, at, inside)
-    raw_gate = load_planes(planes_at, weights + units + 1, units, plane, at, inside)
+    logs = log_weights(load_planes(planes_at + at, 0, weights, plane), weights)
+    bias = load_planes(planes_at + at, weights, units + 1, plane)
+    raw_gate = load_planes(planes_at + at, weights + units + 1, units, plane)
     gate, one_plus = gates(raw_gate, units)
     tops = largest_of_layers(logs, R, DEPTH)
     weight = relative(logs, tops, R, DEPTH)
     size = sizes(tops, DEPTH)
-    location = tl.load(location_at + column)
-    scale = tl.load(scale_at + column)
+    location = tl.load(location_at + own)
+    scale = tl.load(scale_at + own)
     # The slope of the network on the column's own scale.
     log_size = total(tops, DEPTH) - tl.log(scale.to(tl.float32))
     start = tl.program_id(2) * per
@@ -174,13 +191,12 @@ def _forward(
             lower = tl.load(lower_at + cell)
         to = out_at + (column.to(tl.int64) * rows + row) * width + lane
         if upper != upper:
-            tl.store(to, tl.zeros([LANES], tl.float32), mask=inside)
+            store_lanes(to, tl.zeros([LANES], tl.float32), inside)
         elif lower == upper:
             x, far = _inside(upper, location, scale)
             z, slope, _, _, _, _ = walk(x, weight, size, bias, gate, one_plus, R, DEPTH)
-            away = tl.abs(z)
-            value = log_size + tl.log(slope) - away - 2.0 * log1p(tl.exp(-away))
-            tl.store(to, tl.where(far, -float("inf"), value), mask=inside)
+            value = log_size + fast_log(slope) + log_logistic(z)
+            store_lanes(to, tl.where(far, -float("inf"), value), inside)
         else:
             first, low_open = _inside(lower, location, scale)
             final, high_open = _inside(upper, location, scale)
@@ -193,7 +209,7 @@ def _forward(
             value = tl.where(low_open | high_open, 0.0, tl.log(2.0 * half / (1.0 + half)))
             value += tl.where(low_open, 0.0, log_sigmoid(-low))
             value += tl.where(high_open, 0.0, log_sigmoid(high))
-            tl.store(to, value, mask=inside)
+            store_lanes(to, value, inside)
 
 
 @triton.jit
@@ -204,6 +220,7 @@ def _backward(
     location_at,
     scale_at,
     planes_at,
+    columns_at,
     parts_at,
     rows,
     width,
@@ -219,18 +236,21 @@ def _backward(
     column = tl.program_id(1)
     lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
     inside = lane < width
-    at = column * width + lane
+    own = tl.load(columns_at + column)
+    # Lanes beyond the last component repeat it, and are not stored.
+    last = tl.minimum(lane, width - 1)
+    at = own * width + last
     weights: tl.constexpr = 2 * R + (DEPTH - 1) * R * R
     units: tl.constexpr = DEPTH * R
-    logs = log_weights(load_planes(planes_at, 0, weights, plane, at, inside), weights)
-    bias = load_planes(planes_at, weights, units + 1, plane, at, inside)
-    raw_gate = load_planes(planes_at, weights + units + 1, units, plane, at, inside)
+    logs = log_weights(load_planes(planes_at + at, 0, weights, plane), weights)
+    bias = load_planes(planes_at + at, weights, units + 1, plane)
+    raw_gate = load_planes(planes_at + at, weights + units + 1, units, plane)
     gate, one_plus = gates(raw_gate, units)
     tops = largest_of_layers(logs, R, DEPTH)
     weight = relative(logs, tops, R, DEPTH)
     size = sizes(tops, DEPTH)
-    location = tl.load(location_at + column)
-    scale = tl.load(scale_at + column)
+    location = tl.load(location_at + own)
+    scale = tl.load(scale_at + own)
     none = tl.zeros([LANES], tl.float32)
     by_weight = (none,) * weights
     by_bias = (none,) * (units + 1)
@@ -243,8 +263,7 @@ def _backward(
         if INTERVALS:
             lower = tl.load(lower_at + cell)
         if upper == upper:
-            of = grad_at + (column.to(tl.int64) * rows + row) * width + lane
-            grad = tl.load(of, mask=inside, other=0.0)
+            grad = load_lanes(grad_at + (column.to(tl.int64) * rows + row) * width + last)
             final, high_open = _inside(upper, location, scale)
             if lower == upper:
                 grad = tl.where(high_open, 0.0, grad)
@@ -265,7 +284,7 @@ def _backward(
                 by_bias = added(by_bias, more_bias, units + 1)
                 by_gate = added(by_gate, more_gate, units)
     # From log weights back to raw ones: beta sigmoid(s) / softplus(s), s = beta raw.
-    raw = load_planes(planes_at, 0, weights, plane, at, inside)
+    raw = load_planes(planes_at + at, 0, weights, plane)
     to_raw = ()
     for i in tl.static_range(weights):
         ratio = tl.exp(log_sigmoid(raw[i] * BETA) - logs[i])
@@ -273,7 +292,7 @@ def _backward(
     to_gate = ()
     for i in tl.static_range(units):
         to_gate = to_gate + (by_gate[i] * (1.0 - gate[i]) * one_plus[i],)
-    split = parts_at + tl.program_id(2).to(tl.int64) * (weights + 2 * units + 1) * plane
-    store_planes(split, 0, weights, to_raw, plane, at, inside)
-    store_planes(split, weights, units + 1, by_bias, plane, at, inside)
-    store_planes(split, weights + units + 1, units, to_gate, plane, at, inside)
+    split = parts_at + tl.program_id(2).to(tl.int64) * (weights + 2 * units + 1) * plane + at
+    store_planes(split, 0, weights, to_raw, plane, inside)
+    store_planes(split, weights, units + 1, by_bias, plane, inside)
+    store_planes(split, weights + units + 1, units, to_gate, plane, inside)

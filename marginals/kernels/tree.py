@@ -49,7 +49,7 @@ class Wiring:
 def log_value(
     leaves: Tensor,
     raw: Tensor,
-    log_root: Tensor,
+    root: Tensor,
     wiring: Wiring,
     softplus: bool,
     precision: Precision,
@@ -57,22 +57,22 @@ def log_value(
     """Contract log values (n, B, M) of leaves up the tree, (B,).
 
     Sums that underflow beside the largest of their row count as the most they can be, without a
-    gradient: right for a training step; `lost` tells a query when to use the exact form instead.
+    gradient: right for a training step; a query uses `exact_log_value`.
 
     Args:
         leaves: the leaves' log values.
         raw: free parameters of the nodes' weights, (N, M, M).
-        log_root: log weights of the root, (M,).
+        root: those of the root's weights, (M,).
         wiring: which slots each node joins.
         softplus: whether weights are the paper's softplus over its sum, else a softmax.
         precision: of the products.
     """
-    return _LogValue.apply(leaves, raw, log_root, wiring, softplus, precision)
+    return _LogValue.apply(leaves, raw, root, wiring, softplus, precision)
 
 
 @torch.no_grad()
 def exact_log_value(
-    leaves: Tensor, raw: Tensor, log_root: Tensor, wiring: Wiring, softplus: bool
+    leaves: Tensor, raw: Tensor, root: Tensor, wiring: Wiring, softplus: bool
 ) -> Tensor | None:
     """Contract without a gradient, in full precision; None if some sum has underflowed."""
     from marginals.kernels import tree_triton
@@ -81,6 +81,7 @@ def exact_log_value(
     run = _forward(leaves, [_weights(raw, s, softplus) for s in wiring.stages], wiring, "full")
     if wiring.stages and bool((run.nodes < tree_triton.least_sum(leaves.shape[2])).any()):
         return None
+    log_root = tree_triton.log_normalise(root, softplus)
     return tree_triton.close_root(leaves, run.nodes, run.peaks, wiring.root, log_root)
 
 
@@ -121,7 +122,7 @@ class _LogValue(torch.autograd.Function):
         ctx: Any,
         leaves: Tensor,
         raw: Tensor,
-        log_root: Tensor,
+        root: Tensor,
         wiring: Wiring,
         softplus: bool,
         precision: Precision,
@@ -131,8 +132,9 @@ class _LogValue(torch.autograd.Function):
         leaves = leaves.contiguous()
         weights = tree_triton.normalise(raw, softplus)
         run = _forward(leaves, [weights[s.nodes] for s in wiring.stages], wiring, precision)
+        log_root = tree_triton.log_normalise(root, softplus)
         out = tree_triton.close_root(leaves, run.nodes, run.peaks, wiring.root, log_root)
-        ctx.save_for_backward(leaves, raw, log_root, out)
+        ctx.save_for_backward(leaves, raw, root, log_root, out)
         ctx.run, ctx.weights = run, weights
         ctx.wiring, ctx.softplus, ctx.precision = wiring, softplus, precision
         return out
@@ -142,7 +144,7 @@ class _LogValue(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         from marginals.kernels import tree_triton
 
-        leaves, raw, log_root, out = ctx.saved_tensors
+        leaves, raw, root, log_root, out = ctx.saved_tensors
         if ctx.run is None:
             raise RuntimeError("Expected one backward pass through a fused contraction; got two.")
         run, weights, wiring, precision = ctx.run, ctx.weights, ctx.wiring, ctx.precision
@@ -164,4 +166,6 @@ class _LogValue(torch.autograd.Function):
                 by_weight[stage.nodes] = product(share.mT, terms, precision)
             tree_triton.level_back(by_term, terms, run.nodes, stage.children, by_leaf)
         tree_triton.normalise_back(by_weight, weights, raw, ctx.softplus)
-        return by_leaf, by_weight, by_root.sum(0), None, None, None
+        by_log_root = torch.mv(by_root.T, torch.ones_like(out))  # faster than a sum over rows
+        tree_triton.log_normalise_back(by_log_root, log_root, root, ctx.softplus)
+        return by_leaf, by_weight, by_log_root, None, None, None

@@ -22,7 +22,7 @@ def normalise(raw: Tensor, softplus: bool) -> Tensor:
     weights = torch.empty_like(raw)
     rows = raw.numel() // max(1, raw.shape[-1])
     if rows:
-        _normalise[(rows,)](raw, weights, raw.shape[-1], SOFTPLUS=softplus, **_row(raw.shape[-1]))
+        _normalise[(rows,)](raw, weights, SOFTPLUS=softplus, **_row(raw.shape[-1]))
     return weights
 
 
@@ -30,8 +30,21 @@ def normalise_back(grad: Tensor, weights: Tensor, raw: Tensor, softplus: bool) -
     """Turn the gradient of weights into that of their free parameters, in place."""
     rows = raw.numel() // max(1, raw.shape[-1])
     if rows:
-        width = raw.shape[-1]
-        _normalise_back[(rows,)](grad, weights, raw, width, SOFTPLUS=softplus, **_row(width))
+        row = _row(raw.shape[-1])
+        _normalise_back[(rows,)](grad, weights, raw, SOFTPLUS=softplus, **row)
+    return grad
+
+
+def log_normalise(raw: Tensor, softplus: bool) -> Tensor:
+    """Return the logarithms of weights that sum to one, from free parameters (M,)."""
+    logs = torch.empty_like(raw)
+    _log_normalise[(1,)](raw, logs, SOFTPLUS=softplus, **_row(len(raw)))
+    return logs
+
+
+def log_normalise_back(grad: Tensor, logs: Tensor, raw: Tensor, softplus: bool) -> Tensor:
+    """Turn the gradient of log weights into that of their free parameters, in place."""
+    _log_normalise_back[(1,)](grad, logs, raw, SOFTPLUS=softplus, **_row(len(raw)))
     return grad
 
 
@@ -51,7 +64,7 @@ def open_level(
     count, most = children.shape
     rows, width = leaves.shape[1:]
     _open[(count * rows,)](
-        *(leaves, nodes, peaks, children, terms, first, rows, width, len(leaves)),
+        *(leaves, nodes, peaks, children, terms, first, rows, len(leaves)),
         least=least_sum(width),
         MOST=most,
         **_row(width),
@@ -65,7 +78,7 @@ def close_root(
     rows, width = leaves.shape[1:]
     out = torch.empty(rows, dtype=leaves.dtype, device=leaves.device)
     _root[(rows,)](
-        *(leaves, nodes, peaks, children, log_root, out, rows, width, len(leaves)),
+        *(leaves, nodes, peaks, children, log_root, out, rows, len(leaves)),
         least=least_sum(width),
         MOST=children.shape[1],
         **_row(width),
@@ -91,7 +104,7 @@ def root_back(
     by_term = torch.empty(rows, width, dtype=leaves.dtype, device=leaves.device)
     _root_back[(rows,)](
         *(grad, out, leaves, nodes, peaks, children, log_root, by_leaf, by_term),
-        *(rows, width, len(leaves)),
+        *(rows, len(leaves)),
         least=least_sum(width),
         MOST=children.shape[1],
         **_row(width),
@@ -106,7 +119,7 @@ def level_back(
     count, most = children.shape
     _, rows, width = terms.shape
     _level_back[(count * rows,)](
-        *(by_term, terms, nodes, children, by_leaf, rows, width, len(by_leaf)),
+        *(by_term, terms, nodes, children, by_leaf, rows, len(by_leaf)),
         least=least_sum(width),
         MOST=most,
         **_row(width),
@@ -122,8 +135,8 @@ def least_sum(width: int) -> float:
 def _row(width: int) -> dict[str, object]:
     """Return the constants of programs that hold a row."""
     lanes = triton.next_power_of_2(width)
-    warps = max(1, min(8, lanes // 256))
-    return {"LANES": lanes, "num_warps": warps, "enable_fp_fusion": True}
+    warps = max(1, min(8, lanes // 512))
+    return {"WIDTH": width, "LANES": lanes, "num_warps": warps, "enable_fp_fusion": True}
 
 
 # Small functions ------------------------------------------------------------------------------
@@ -143,14 +156,22 @@ def _log_softplus(raw):
 
 
 @triton.jit
-def _log_of(slot, row, leaves, nodes, peaks, lane, inside, rows, width, count, least):
+def _slope_of_softplus(raw):
+    """Return the derivative of `_log_softplus`."""
+    scaled = raw * _BETA
+    log_sigmoid = tl.minimum(scaled, 0.0) - tl.log(1.0 + tl.exp(-tl.abs(scaled)))
+    return tl.exp(log_sigmoid - _log_softplus(raw))
+
+
+@triton.jit
+def _log_of(slot, row, leaves, nodes, peaks, lane, inside, rows, WIDTH: tl.constexpr, count, least):
     """Return the logarithms of one row of a slot."""
     if slot < count:
-        at = leaves + (slot.to(tl.int64) * rows + row) * width + lane
+        at = leaves + (slot.to(tl.int64) * rows + row) * WIDTH + lane
         value = tl.load(at, mask=inside, other=-float("inf"))
     else:
         place = (slot - count).to(tl.int64) * rows + row
-        linear = tl.load(nodes + place * width + lane, mask=inside, other=0.0)
+        linear = tl.load(nodes + place * WIDTH + lane, mask=inside, other=0.0)
         # A comparison, because a maximum would hide what is not a number.
         linear = tl.where(linear < least, least, linear)
         value = tl.where(inside, tl.log(linear), -float("inf")) + tl.load(peaks + place)
@@ -159,21 +180,32 @@ def _log_of(slot, row, leaves, nodes, peaks, lane, inside, rows, width, count, l
 
 @triton.jit
 def _sum_of_children(
-    children, row, leaves, nodes, peaks, lane, inside, rows, width, count, least, MOST: tl.constexpr
+    children,
+    row,
+    leaves,
+    nodes,
+    peaks,
+    lane,
+    inside,
+    rows,
+    WIDTH: tl.constexpr,
+    count,
+    least,
+    MOST: tl.constexpr,
 ):
     total = tl.where(inside, 0.0, -float("inf"))
     for i in tl.static_range(MOST):
         slot = tl.load(children + i)
         if slot >= 0:
             total += _log_of(
-                slot, row, leaves, nodes, peaks, lane, inside, rows, width, count, least
+                slot, row, leaves, nodes, peaks, lane, inside, rows, WIDTH, count, least
             )
     return total
 
 
 @triton.jit
 def _send(
-    children, by_sum, row, nodes, by_leaf, lane, inside, rows, width, count, least,
+    children, by_sum, row, nodes, by_leaf, lane, inside, rows, WIDTH: tl.constexpr, count, least,
     MOST: tl.constexpr,
 ):  # fmt: skip
     """Give every child the gradient of the sum; a node's is divided by its linear number."""
@@ -181,10 +213,10 @@ def _send(
         slot = tl.load(children + i)
         if slot >= 0:
             if slot < count:
-                place = (slot.to(tl.int64) * rows + row) * width + lane
+                place = (slot.to(tl.int64) * rows + row) * WIDTH + lane
                 tl.store(by_leaf + place, by_sum, mask=inside)
             else:
-                place = ((slot - count).to(tl.int64) * rows + row) * width + lane
+                place = ((slot - count).to(tl.int64) * rows + row) * WIDTH + lane
                 linear = tl.load(nodes + place, mask=inside, other=1.0)
                 # A lost sum counts as the least it is told from, without a gradient.
                 share = tl.where(
@@ -197,10 +229,10 @@ def _send(
 
 
 @triton.jit
-def _normalise(raw_at, out_at, width, SOFTPLUS: tl.constexpr, LANES: tl.constexpr):
+def _normalise(raw_at, out_at, SOFTPLUS: tl.constexpr, WIDTH: tl.constexpr, LANES: tl.constexpr):
     lane = tl.arange(0, LANES)
-    inside = lane < width
-    at = tl.program_id(0).to(tl.int64) * width + lane
+    inside = lane < WIDTH
+    at = tl.program_id(0).to(tl.int64) * WIDTH + lane
     value = tl.load(raw_at + at, mask=inside, other=-float("inf"))
     if SOFTPLUS:
         value = tl.where(inside, _log_softplus(tl.where(inside, value, 0.0)), -float("inf"))
@@ -209,52 +241,77 @@ def _normalise(raw_at, out_at, width, SOFTPLUS: tl.constexpr, LANES: tl.constexp
 
 
 @triton.jit
-def _normalise_back(grad_at, weight_at, raw_at, width, SOFTPLUS: tl.constexpr, LANES: tl.constexpr):
+def _normalise_back(
+    grad_at, weight_at, raw_at, SOFTPLUS: tl.constexpr, WIDTH: tl.constexpr, LANES: tl.constexpr
+):
     lane = tl.arange(0, LANES)
-    inside = lane < width
-    at = tl.program_id(0).to(tl.int64) * width + lane
+    inside = lane < WIDTH
+    at = tl.program_id(0).to(tl.int64) * WIDTH + lane
     weight = tl.load(weight_at + at, mask=inside, other=0.0)
     share = weight * tl.load(grad_at + at, mask=inside, other=0.0)
     share -= weight * tl.sum(share, 0)
     if SOFTPLUS:
-        raw = tl.load(raw_at + at, mask=inside, other=0.0)
-        scaled = raw * _BETA
-        e = tl.exp(-tl.abs(scaled))
-        log_sigmoid = tl.minimum(scaled, 0.0) - tl.log(1.0 + e)
-        share *= tl.exp(log_sigmoid - _log_softplus(raw))
+        share *= _slope_of_softplus(tl.load(raw_at + at, mask=inside, other=0.0))
     tl.store(grad_at + at, share, mask=inside)
 
 
 @triton.jit
+def _log_normalise(
+    raw_at, out_at, SOFTPLUS: tl.constexpr, WIDTH: tl.constexpr, LANES: tl.constexpr
+):
+    lane = tl.arange(0, LANES)
+    inside = lane < WIDTH
+    value = tl.load(raw_at + lane, mask=inside, other=-float("inf"))
+    if SOFTPLUS:
+        value = tl.where(inside, _log_softplus(tl.where(inside, value, 0.0)), -float("inf"))
+    value -= tl.max(value, 0)
+    tl.store(out_at + lane, value - tl.log(tl.sum(tl.exp(value), 0)), mask=inside)
+
+
+@triton.jit
+def _log_normalise_back(
+    grad_at, logs_at, raw_at, SOFTPLUS: tl.constexpr, WIDTH: tl.constexpr, LANES: tl.constexpr
+):
+    lane = tl.arange(0, LANES)
+    inside = lane < WIDTH
+    grad = tl.load(grad_at + lane, mask=inside, other=0.0)
+    logs = tl.load(logs_at + lane, mask=inside, other=-float("inf"))
+    grad -= tl.exp(logs) * tl.sum(grad, 0)
+    if SOFTPLUS:
+        grad *= _slope_of_softplus(tl.load(raw_at + lane, mask=inside, other=0.0))
+    tl.store(grad_at + lane, grad, mask=inside)
+
+
+@triton.jit
 def _open(
-    leaves, nodes, peaks, children, terms, first, rows, width, count, least,
-    MOST: tl.constexpr, LANES: tl.constexpr,
+    leaves, nodes, peaks, children, terms, first, rows, count, least,
+    MOST: tl.constexpr, WIDTH: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     node = tl.program_id(0) // rows
     row = tl.program_id(0) % rows
     lane = tl.arange(0, LANES)
-    inside = lane < width
+    inside = lane < WIDTH
     total = _sum_of_children(
         *(children + node * MOST, row, leaves, nodes, peaks, lane, inside),
-        *(rows, width, count, least, MOST),
+        *(rows, WIDTH, count, least, MOST),
     )
     peak = tl.max(total, 0)
     peak = tl.where(tl.abs(peak) < float("inf"), peak, 0.0)
-    at = (node.to(tl.int64) * rows + row) * width + lane
+    at = (node.to(tl.int64) * rows + row) * WIDTH + lane
     tl.store(terms + at, tl.exp(total - peak), mask=inside)
     tl.store(peaks + (first + node).to(tl.int64) * rows + row, peak)
 
 
 @triton.jit
 def _root(
-    leaves, nodes, peaks, children, log_root, out, rows, width, count, least,
-    MOST: tl.constexpr, LANES: tl.constexpr,
+    leaves, nodes, peaks, children, log_root, out, rows, count, least,
+    MOST: tl.constexpr, WIDTH: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
     lane = tl.arange(0, LANES)
-    inside = lane < width
+    inside = lane < WIDTH
     total = _sum_of_children(
-        *(children, row, leaves, nodes, peaks, lane, inside, rows, width, count, least, MOST)
+        *(children, row, leaves, nodes, peaks, lane, inside, rows, WIDTH, count, least, MOST)
     )
     total += tl.load(log_root + lane, mask=inside, other=0.0)
     peak = tl.max(total, 0)
@@ -265,13 +322,13 @@ def _root(
 @triton.jit
 def _root_back(
     grad_at, out_at, leaves, nodes, peaks, children, log_root, by_leaf, by_term,
-    rows, width, count, least, MOST: tl.constexpr, LANES: tl.constexpr,
+    rows, count, least, MOST: tl.constexpr, WIDTH: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
     lane = tl.arange(0, LANES)
-    inside = lane < width
+    inside = lane < WIDTH
     total = _sum_of_children(
-        *(children, row, leaves, nodes, peaks, lane, inside, rows, width, count, least, MOST)
+        *(children, row, leaves, nodes, peaks, lane, inside, rows, WIDTH, count, least, MOST)
     )
     total += tl.load(log_root + lane, mask=inside, other=0.0)
     value = tl.load(out_at + row)
@@ -279,23 +336,23 @@ def _root_back(
     empty = value == -float("inf")
     share = tl.where(empty, 0.0, tl.exp(total - tl.where(empty, 0.0, value)))
     by_sum = share * tl.load(grad_at + row)
-    tl.store(by_term + row.to(tl.int64) * width + lane, by_sum, mask=inside)
-    _send(*(children, by_sum, row, nodes, by_leaf, lane, inside, rows, width, count, least, MOST))
+    tl.store(by_term + row.to(tl.int64) * WIDTH + lane, by_sum, mask=inside)
+    _send(*(children, by_sum, row, nodes, by_leaf, lane, inside, rows, WIDTH, count, least, MOST))
 
 
 @triton.jit
 def _level_back(
-    by_term, terms, nodes, children, by_leaf, rows, width, count, least,
-    MOST: tl.constexpr, LANES: tl.constexpr,
+    by_term, terms, nodes, children, by_leaf, rows, count, least,
+    MOST: tl.constexpr, WIDTH: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     node = tl.program_id(0) // rows
     row = tl.program_id(0) % rows
     lane = tl.arange(0, LANES)
-    inside = lane < width
-    at = (node.to(tl.int64) * rows + row) * width + lane
+    inside = lane < WIDTH
+    at = (node.to(tl.int64) * rows + row) * WIDTH + lane
     by_sum = tl.load(by_term + at, mask=inside, other=0.0)
     by_sum *= tl.load(terms + at, mask=inside, other=0.0)
     _send(
         *(children + node * MOST, by_sum, row, nodes, by_leaf, lane, inside),
-        *(rows, width, count, least, MOST),
+        *(rows, WIDTH, count, least, MOST),
     )

@@ -117,16 +117,13 @@ class NeuralLeaves(ContinuousLeaves):
         """Return log values from the fused kernel, where it serves."""
         if not use_fused(self.biases[0]):
             return None
-        raw = [
-            [select(part, columns, -2) for part in parts]
-            for parts in (self.weights, self.biases, self.gates)
-        ]
+        raw = (list(self.weights), list(self.biases), list(self.gates))
         upper = cells.upper
         lower = upper if cells.upper is cells.lower or not cells.intervals else cells.lower
         if not leaf_kernel.fits([part for parts in raw for part in parts], (lower, upper)):
             return None
-        scaling = select(self.location, columns), select(self.scale, columns)
-        return leaf_kernel.log_values(lower, upper, *scaling, *raw)
+        place = index_of(columns, upper.device)
+        return leaf_kernel.log_values(lower, upper, self.location, self.scale, place, *raw)
 
     def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
         """Return log CDF, log survival and log density at `x` (n, B)."""

@@ -162,9 +162,9 @@ class Evidence:
         return Evidence(self.columns, lower, upper, self.sets, self.intervals)
 
     def rows(self, index: Tensor | slice) -> "Evidence":
-        """Return some rows."""
-        lower = self.lower[index]
-        upper = lower if self.upper is self.lower else self.upper[index]
+        """Return some rows, by a slice, a mask or positions from 0 on."""
+        lower = _rows(self.lower, index)
+        upper = lower if self.upper is self.lower else _rows(self.upper, index)
         sets = {c: mask if len(mask) == 1 else mask[index] for c, mask in self.sets.items()}
         known = (self.intervals, self.complete, self.patterns)
         return Evidence(self.columns, lower, upper, sets, *known)
@@ -281,6 +281,12 @@ def as_evidence(known: Any) -> Evidence:
         "Expected evidence to be an `Evidence`, a dict of columns or a tensor; got "
         f"{type(known).__name__}."
     )
+
+
+def _rows(x: Tensor, index: Tensor | slice) -> Tensor:
+    if isinstance(index, Tensor) and index.dtype == torch.long and index.ndim == 1:
+        return x.index_select(0, index)  # a faster kernel than that of any index
+    return x[index]
 
 
 def _matrix(x: Any, name: str) -> Tensor:

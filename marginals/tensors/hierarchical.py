@@ -137,7 +137,7 @@ class HierarchicalTensor(ComponentTensor):
         if len(self.root) > tree_kernel.MOST_WIDTH:
             return None
         wiring = self._plan(values.columns, leaves.device).wiring
-        parts = (self.raw, self._log_root(), wiring, self.parametrisation == "softplus")
+        parts = (self.raw, self.root, wiring, self.parametrisation == "softplus")
         if is_host_free():
             return tree_kernel.log_value(leaves, *parts, precision_of_products())
         if torch.is_grad_enabled() and (leaves.requires_grad or self.raw.requires_grad):

@@ -194,7 +194,7 @@ class _Fit:
         self._clip()
         self.torn = True
         optimiser.step()
-        return torch.stack([-torch.dot(weight, log_value.detach()), weight.sum()])
+        return torch.stack([-weight * log_value.detach(), weight]).sum(1)
 
     def _clip(self) -> None:
         """Limit the gradient's norm; a fused optimiser does so as it reads the gradient."""

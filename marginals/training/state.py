@@ -62,6 +62,8 @@ def new_state(model: nn.Module, config: FitConfig) -> FitState:
         {"params": decayed, "weight_decay": config.weight_decay},
         {"params": plain, "weight_decay": 0.0},
     ]
+    if config.weight_decay == 0:  # one group is one launch less
+        groups = [{"params": [*decayed, *plain], "weight_decay": 0.0}]
     groups = [group for group in groups if group["params"]]
     device = next(model.parameters()).device
     if device.type == "cuda":

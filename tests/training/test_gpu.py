@@ -31,7 +31,7 @@ class Bell(Density):
         self.mean = torch.nn.Parameter(torch.zeros(2, device="cuda"))
 
     def contract(self, evidence: Evidence) -> Tensor:
-        return -(evidence.upper.nan_to_num() - self.mean).square().sum(1)
+        return -(evidence.upper.float().nan_to_num() - self.mean).square().sum(1)
 
     def row_cost(self) -> int:
         return 2
