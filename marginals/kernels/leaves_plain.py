@@ -1,0 +1,182 @@
+r"""The paper's leaves at exact cells, forward and backward, as plain functions of tensors.
+
+The same functions run eagerly, block by block, so that what is between two operations stays in the
+processor's cache; and compiled, where one loop does all of it. The backward pass goes through the
+networks again rather than storing them.
+
+Shapes: parameters (n, 1, M) for each weight, bias and gate; cells (n, B, 1). Every function also
+takes one column alone, (1, M) and (B, 1).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from marginals.numerics import log_softplus
+
+_BETA = 10.0  # of the weights' softplus, as in the paper
+
+Layers = tuple[tuple[Tensor, ...], ...]
+
+
+@dataclass(frozen=True)
+class Constrained:
+    """The parameters of all leaves, ready for use.
+
+    Args:
+        weights: of each layer, (R, S, ...), relative to the largest of the layer.
+        sizes: of the largest of each layer.
+        log_size: the logarithm of the product of all sizes.
+        biases: of each layer, (R, ...).
+        gates: of each hidden layer a, (R, ...).
+        one_plus: 1 + a without cancellation near -1.
+    """
+
+    weights: tuple[Tensor, ...]
+    sizes: tuple[Tensor, ...]
+    log_size: Tensor
+    biases: tuple[Tensor, ...]
+    gates: tuple[Tensor, ...]
+    one_plus: tuple[Tensor, ...]
+
+    def column(self, c: int) -> "Constrained":
+        """Return the parameters of one column."""
+        return Constrained(
+            tuple(w[:, :, c] for w in self.weights),
+            tuple(s[c] for s in self.sizes),
+            self.log_size[c],
+            *(tuple(part[:, c] for part in parts) for parts in self._parts()),
+        )
+
+    def _parts(self) -> tuple[tuple[Tensor, ...], ...]:
+        return self.biases, self.gates, self.one_plus
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What one pass through the networks finds, by layer and unit."""
+
+    z: Tensor
+    slope: Tensor
+    values: Layers
+    tanhs: Layers
+    before: Layers
+    slopes: Layers
+
+
+def constrain(
+    weights: Sequence[Tensor], biases: Sequence[Tensor], gates: Sequence[Tensor]
+) -> Constrained:
+    """Constrain raw parameters (..., n, M) and give them a dim for rows."""
+    logs = [log_softplus(raw, _BETA)[..., None, :] for raw in weights]
+    tops = [log.amax((0, 1)) for log in logs]
+    raw_gates = [raw[..., None, :] for raw in gates]
+    return Constrained(
+        tuple((log - top).exp() for log, top in zip(logs, tops, strict=True)),
+        tuple(top.exp() for top in tops),
+        torch.stack(tops).sum(0),
+        tuple(bias[..., None, :] for bias in biases),
+        tuple(torch.tanh(raw) for raw in raw_gates),
+        tuple(2 * torch.sigmoid(2 * raw) for raw in raw_gates),
+    )
+
+
+def walk(own: Constrained, x: Tensor) -> Walk:
+    """Go through the networks at `x`."""
+    values: list[tuple[Tensor, ...]] = [(x,)]
+    slopes: list[tuple[Tensor, ...]] = []
+    tanhs, before = [], []
+    for layer, (gate, one_plus) in enumerate(zip(own.gates, own.one_plus, strict=True)):
+        h = _affine(own, layer, values[-1])
+        t = tuple(_tanh(one) for one in h)
+        if slopes:
+            into = tuple(_mixed(own.weights[layer][r], slopes[-1]) for r in range(len(h)))
+        else:
+            into = tuple(own.weights[0][:, 0])
+        values.append(tuple(torch.addcmul(one, gate[r], t[r]) for r, one in enumerate(h)))
+        # 1 + a (1 - t^2), written so that both terms are nonnegative when a is near -1.
+        bends = (torch.addcmul(one_plus[r], gate[r] * t[r], t[r], value=-1) for r in range(len(h)))
+        slopes.append(tuple(bend * into[r] for r, bend in enumerate(bends)))
+        tanhs.append(t)
+        before.append(into)
+    (z,) = _affine(own, len(own.gates), values[-1])
+    slope = _mixed(own.weights[-1][0], slopes[-1])
+    return Walk(z, slope, tuple(values), tuple(tanhs), tuple(before), tuple(slopes))
+
+
+def log_density(own: Constrained, x: Tensor) -> Tensor:
+    """Return the log density of leaves at `x`, on the scale of the networks."""
+    found = walk(own, x)
+    away = found.z.abs()
+    return own.log_size + found.slope.log() - away - 2 * torch.log1p(torch.exp(-away))
+
+
+def gradient(own: Constrained, x: Tensor, grad: Tensor) -> list[Tensor]:
+    """Return the gradients of log weights, biases and gates: each plane summed over rows, (n, M).
+
+    Those of the log weights still lack the factor of the relative weight itself.
+    """
+    found = walk(own, x)
+    by_z = -grad * _tanh(0.5 * found.z)
+    by_slope = grad / found.slope
+    by_h, by_before = (by_z,), (by_slope,)
+    by_weight: list[Tensor] = []
+    by_bias: list[Tensor] = []
+    by_gate: list[Tensor] = []
+    for layer in range(len(own.gates), -1, -1):
+        size, weight, into = own.sizes[layer], own.weights[layer], found.values[layer]
+        slopes = found.slopes[layer - 1] if layer else None
+        rows: list[Tensor] = []
+        for r, (one, other) in enumerate(zip(by_h, by_before, strict=True)):
+            scaled = size * one
+            for s, unit in enumerate(into):
+                share = other if slopes is None else other * slopes[s]
+                rows.append(torch.addcmul(share, scaled, unit).sum(-2))
+            by_bias.insert(r, one.sum(-2))
+        by_weight = rows + by_weight
+        if layer == 0:
+            break
+        by_value = [size * _mixed(weight[:, s], by_h) for s in range(len(into))]
+        by_after = [_mixed(weight[:, s], by_before) for s in range(len(into))]
+        gate, one_plus = own.gates[layer - 1], own.one_plus[layer - 1]
+        new_h, new_before = [], []
+        for r, (one, other) in enumerate(zip(by_value, by_after, strict=True)):
+            t = found.tanhs[layer - 1][r]
+            square = t * t
+            rest = 1 - square
+            bend = other * found.before[layer - 1][r]
+            by_gate.insert(r, torch.addcmul(one * t, bend, rest).sum(-2))
+            inner = torch.addcmul(one, t, bend, value=-2) * rest
+            new_h.append(torch.addcmul(one, gate[r], inner))
+            new_before.append(other * torch.addcmul(one_plus[r], gate[r], square, value=-1))
+        by_h, by_before = tuple(new_h), tuple(new_before)
+    return [*by_weight, *by_bias, *by_gate]
+
+
+def slope_of_weights(raw: Tensor) -> Tensor:
+    """Return the derivative of the log of the softplus: beta sigmoid(s) / softplus(s)."""
+    return _BETA * torch.exp(F.logsigmoid(_BETA * raw) - log_softplus(raw, _BETA)) / _BETA
+
+
+def _affine(own: Constrained, layer: int, units: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    size, weight, bias = own.sizes[layer], own.weights[layer], own.biases[layer]
+    if len(units) == 1:
+        return tuple(torch.addcmul(bias[r], size * row[0], units[0]) for r, row in enumerate(weight))
+    return tuple(torch.addcmul(bias[r], size, _mixed(row, units)) for r, row in enumerate(weight))
+
+
+def _mixed(weights: Tensor, units: Sequence[Tensor]) -> Tensor:
+    total = weights[0] * units[0]
+    for weight, unit in zip(weights[1:], units[1:], strict=True):
+        total = torch.addcmul(total, weight, unit)
+    return total
+
+
+def _tanh(x: Tensor) -> Tensor:
+    """Return tanh to a rounding error of one; in float32 by an exponential, which is faster."""
+    if x.dtype != torch.float32:
+        return torch.tanh(x)
+    return 1 - 2 / (1 + torch.exp(2 * x))
