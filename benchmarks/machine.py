@@ -1,7 +1,9 @@
 """What a result must say of where it was measured."""
 
 import datetime
+import os
 import platform
+import shutil
 import subprocess
 from typing import Any
 
@@ -23,6 +25,9 @@ def describe_machine() -> dict[str, Any]:
 
 
 def _commit() -> str:
-    command = ["git", "describe", "--always", "--dirty"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
+    """Return the commit; where there is no repository, what MARGINALS_COMMIT says of it."""
+    found = ""
+    if shutil.which("git"):
+        command = ["git", "describe", "--always", "--dirty"]
+        found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return found or os.environ.get("MARGINALS_COMMIT") or "unknown"
