@@ -57,7 +57,7 @@ def run(
     if seeds is not None:
         config = _with_seeds(config, seeds)
         words += ["--seeds", seeds]
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = _device(device)
     words += ["--device", device, *(word for each in changes or () for word in ("--set", each))]
     path = run_experiment(
         experiment,
@@ -95,6 +95,13 @@ def figures(
 def page() -> None:
     """Write docs/experiments.md and its pictures."""
     pages.write()
+
+
+def _device(asked: str | None) -> str:
+    there = ("cuda", "cpu") if torch.cuda.is_available() else ("cpu",)
+    if asked is not None and asked not in there:
+        raise SystemExit(f"Expected --device to be {' or '.join(there)} here; got {asked!r}.")
+    return asked or there[0]
 
 
 def _with_seeds(config: Config, seeds: str) -> Config:

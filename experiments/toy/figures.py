@@ -9,7 +9,7 @@ from experiments.drawing import blank
 from experiments.registry import Arrays, Record
 from experiments.toy.densities import TOYS
 from experiments.toy.run import LINE, LINE_END, PAIRS, THIRDS, ends_of
-from experiments.toy.tables import COLUMNS
+from experiments.toy.tables import COLUMNS, LABELS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,15 +30,19 @@ def figures(records: Sequence[Record], arrays: Arrays) -> "dict[str, Figure]":
 
 
 def _figure(name: str, model: str, arrays: Arrays) -> "Figure":
-    figure = blank(7.2, 5.6)
-    label = COLUMNS[model]
+    figure = blank(7.2, 5.8)
+    figure.suptitle(f"{LABELS[name]}: {COLUMNS[model]}", fontsize=9)
     for row, kind in enumerate(("data", model)):
-        shown = "training rows" if kind == "data" else f"samples, {label}"
+        shown = "training rows" if kind == "data" else "samples"
         axes = figure.add_subplot(3, 4, 1 + 4 * row, projection="3d")
         _scatter(axes, name, arrays[f"{name}/{kind}/rows"], shown)
         for place, (a, b) in enumerate(PAIRS):
             axes = figure.add_subplot(3, 4, 2 + 4 * row + place)
-            title = "histogram of data" if kind == "data" else f"p({NAMES[a]}, {NAMES[b]})"
+            title = (
+                f"data, {NAMES[a]} and {NAMES[b]}"
+                if kind == "data"
+                else f"p({NAMES[a]}, {NAMES[b]})"
+            )
             _heat(axes, name, (a, b), arrays[f"{name}/{kind}/pairs"][place], title)
     _lines(figure.add_subplot(3, 4, 9), name, model, arrays)
     for place, third in enumerate(THIRDS):
@@ -56,7 +60,8 @@ def _scatter(axes: Any, name: str, rows: Any, title: str) -> None:
     for axis, label in zip("xyz", NAMES, strict=True):
         axes.set(**{f"{axis}ticklabels": []})
         getattr(axes, f"set_{axis}label")(label, labelpad=-14)
-    axes.tick_params(length=0)
+    axes.zaxis.set_rotate_label(False)
+    axes.zaxis.label.set_rotation(0)
     axes.view_init(*VIEWS[name])
     axes.set_title(title)
 

@@ -126,7 +126,7 @@ def _keep_data(settings: Settings, context: Context, name: str, rows: Rows) -> N
         limits = [(-ends[a], ends[a]), (-ends[b], ends[b])]
         counts, *_ = np.histogram2d(rows[:, a], rows[:, b], settings.grid, limits, density=True)
         pairs.append(counts.T)
-    context.keep(f"{name}/data/pairs", pairs, np.float16)
+    context.keep(f"{name}/data/pairs", _shades(pairs), np.uint8)
     lines = [
         np.histogram(rows[:, j], LINE, (-LINE_END, LINE_END), density=True)[0] for j in range(3)
     ]
@@ -142,13 +142,18 @@ def _keep_model(settings: Settings, context: Context, name: str, model: str, fit
         fitted.density(_square(ends[a], ends[b], grid), (a, b), None).reshape(grid, grid)
         for a, b in PAIRS
     ]
-    context.keep(f"{name}/{model}/pairs", pairs, np.float16)
+    context.keep(f"{name}/{model}/pairs", _shades(pairs), np.uint8)
     square = _square(ends[0], ends[1], grid)
     given = [fitted.density(square, (0, 1), third).reshape(grid, grid) for third in THIRDS]
-    context.keep(f"{name}/{model}/given", given, np.float16)
+    context.keep(f"{name}/{model}/given", _shades(given), np.uint8)
     points = _middles(LINE_END, LINE)[:, None]
     lines = [fitted.density(points, (column,), None) for column in range(3)]
     context.keep(f"{name}/{model}/lines", lines, np.float16)
+
+
+def _shades(pictures: list[Rows]) -> list[Rows]:
+    """Return each picture in 256 shades of its highest density, as many as a screen shows."""
+    return [np.round(255 * picture / picture.max()) for picture in pictures]
 
 
 def _middles(end: float, count: int) -> Rows:

@@ -208,6 +208,7 @@ def test_a_commit_without_git(nothing: Path, monkeypatch: pytest.MonkeyPatch) ->
         (["run", "nothing", "--set", "most"], "Expected --set to be given key=value; got 'most'"),
         (["run", "nothing", "--set", "most=many"], "Expected 'most' to be of type int"),
         (["run", "nothing", "--set", "words=[1]"], "Expected 'words' to be of type str; got 1"),
+        (["run", "nothing", "--device", "abacus"], "got 'abacus'"),
         (["run", "nothing", "--seeds", "a"], "Expected --seeds as whole numbers"),
         (["run", "nothing", "--quick", "--tiny"], "Expected --quick or --tiny; got both"),
         (["tables", "nothing"], "Expected a result file of 'nothing'"),
