@@ -39,11 +39,12 @@ def test_spirals_are_mirror_images_that_part_along_the_third_axis() -> None:
 def test_a_table_lacks_what_was_not_run() -> None:
     records = [
         {"seed": 0, "set": "gaussians", "model": "truth", "test": -3.0},
-        {"seed": 0, "set": "gaussians", "model": "paper", "test": -3.25},
+        {"seed": 0, "set": "gaussians", "model": "paper", "test": -3.25, "fit_s": 2.0},
         {"seed": 0, "set": "spirals", "model": "truth", "test": None},
-        {"seed": 0, "set": "spirals", "model": "paper", "test": -2.0},
+        {"seed": 0, "set": "spirals", "model": "paper", "test": -2.0, "fit_s": 4.0},
     ]
     lines = EXPERIMENT.tables(records, {}).splitlines()
-    assert lines[-2] == "| 8 Gaussians | -3.000 | -3.250 (0.250) |"
-    assert lines[-1] == "| two spirals | not in closed form | -2.000 |"
+    assert lines[4] == "| 8 Gaussians | -3.000 | -3.250 (0.250) |"
+    assert lines[5] == "| two spirals | not in closed form | -2.000 |"
+    assert lines[-1] == "| two spirals | 4 |"
     assert "NSF" not in "".join(lines)
