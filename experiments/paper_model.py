@@ -1,5 +1,6 @@
 """The paper's model: its tree, its start and its rate, for experiments that need no more."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -70,7 +71,7 @@ def fit_paper(train: Rows, validation: Rows, how: Training) -> tuple[Density, di
     return model.double(), told
 
 
-def logpdf(model: Density, rows: Rows, columns: list[int] | None = None) -> Rows:
+def logpdf(model: Density, rows: Rows, columns: Sequence[int] | None = None) -> Rows:
     """Return log densities of rows (N, n), of these columns alone if they are given, in float64."""
     device = next(model.parameters()).device
     x: Tensor = torch.as_tensor(rows, dtype=torch.float64, device=device)

@@ -2,22 +2,23 @@
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+import pandas as pd
 import torch
 
 from benchmarks.information.run import gaussian_covariance
 from experiments.context import Context
-from experiments.paper_model import Rows, Training, fit_paper
+from experiments.paper_model import Rows, Training, fit_paper, logpdf
 from experiments.registry import Record
 from marginals import MDMA, Continuous, cross_fit
-from marginals.tasks import Estimate, mutual_information
+from marginals.tasks import Estimate
 
-# Rows and the columns of both sides to an estimate.
-Ask = Callable[[Rows, list[int], list[int]], Estimate]
+# Rows of some columns to log densities of those columns.
+Ask = Callable[[Rows, Sequence[int]], Rows]
 COLUMNS = 16
 PARTS = tuple(range(1, COLUMNS))  # the first k columns against the others
 
@@ -91,9 +92,17 @@ def draw(settings: Settings, rows: int, seed: int) -> Sample:
     return Sample(*parts)
 
 
-def information(ask: Ask, rows: Rows) -> dict[str, list[float]]:
+def information(ask: Ask, rows: Rows) -> Record:
     """Estimate the information for every k as the mean log ratio over rows."""
-    found = [ask(rows, list(range(k)), list(range(k, COLUMNS))) for k in PARTS]
+    joint = ask(rows, range(COLUMNS))
+    found = []
+    for k in PARTS:
+        alone = ask(rows[:, :k], range(k)) + ask(rows[:, k:], range(k, COLUMNS))
+        found.append(Estimate.mean_of(torch.as_tensor(joint - alone)))
+    return _lists(found)
+
+
+def _lists(found: Sequence[Estimate]) -> Record:
     return {"values": [each.value for each in found], "stderrs": [each.stderr for each in found]}
 
 
@@ -109,11 +118,8 @@ def _paper(settings: Settings, sample: Sample, seed: int, device: str) -> Record
     model, fitted = fit_paper(sample.train, sample.validation, how)
     fit_s = round(time.perf_counter() - started, 2)
 
-    def ask(rows: Rows, first: list[int], second: list[int]) -> Estimate:
-        points = torch.as_tensor(rows, dtype=torch.float64, device=device)
-        return mutual_information(model, first, second, rows=points)
-
-    return {**_both(ask, sample), "fit_s": fit_s, "fitted": fitted}
+    found = _both(lambda rows, columns: logpdf(model, rows, columns), sample)
+    return {**found, "fit_s": fit_s, "fitted": fitted}
 
 
 def _ours(settings: Settings, sample: Sample, seed: int, device: str) -> Record:
@@ -129,8 +135,8 @@ def _ours(settings: Settings, sample: Sample, seed: int, device: str) -> Record:
     fit_s = round(time.perf_counter() - started, 2)
     model.module_.double()
 
-    def ask(rows: Rows, first: list[int], second: list[int]) -> Estimate:
-        return model.mutual_information(first, second, data=rows)
+    def ask(rows: Rows, columns: Sequence[int]) -> Rows:
+        return np.asarray(model.logpdf(pd.DataFrame(rows, columns=list(columns))))
 
     members = sum(member["weight"] > 0 for member in model.members_)
     return {**_both(ask, sample), "fit_s": fit_s, "fitted": {"members": members}}
@@ -141,12 +147,8 @@ def _cross(settings: Settings, sample: Sample, seed: int, device: str) -> Record
     started = time.perf_counter()
     folded = cross_fit(sample.train, random_state=seed)
     fit_s = round(time.perf_counter() - started, 2)
-
-    def ask(rows: Rows, first: list[int], second: list[int]) -> Estimate:
-        return folded.mutual_information(first, second)
-
-    estimates = information(ask, sample.train)
-    return {**estimates, "fit_s": fit_s, "fitted": {"folds": len(folded.parts)}}
+    found = [folded.mutual_information(list(range(k)), list(range(k, COLUMNS))) for k in PARTS]
+    return {**_lists(found), "fit_s": fit_s, "fitted": {"folds": len(folded.parts)}}
 
 
 MODELS: dict[str, Callable[[Settings, Sample, int, str], Record]] = {
