@@ -11,9 +11,12 @@ from experiments.registry import Arrays, Record
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-HUES = {"paper": COLOURS["paper"], "ours": COLOURS["ours"], "cross": "#cc79a7"}
-MARKS = {"paper": "s", "ours": "o", "cross": "^"}
-APART = 0.16  # so that the bars of models do not hide each other
+HUES = {
+    **{"paper": COLOURS["paper"], "default": "#56b4e9"},
+    **{"quick": COLOURS["ours"], "cross": "#cc79a7"},
+}
+MARKS = {"paper": "s", "default": "v", "quick": "o", "cross": "^"}
+APART = 0.14  # so that the bars of models do not hide each other
 
 
 def figures(records: Sequence[Record], arrays: Arrays) -> "dict[str, Figure]":
@@ -21,11 +24,13 @@ def figures(records: Sequence[Record], arrays: Arrays) -> "dict[str, Figure]":
     if not records:
         return {}
     sizes = list(dict.fromkeys(rows for rows, _ in columns_of(records)))
-    figure = blank(3.6 * len(sizes), 2.9)
+    figure = blank(3.6 * len(sizes), 3.1)
     panels = figure.subplots(1, len(sizes), squeeze=False, sharey=True)[0]
     for axes, rows in zip(panels, sizes, strict=True):
         _panel(axes, records, rows)
     panels[0].set_ylabel("$I((X_1, …, X_k);\\;(X_{k+1}, …, X_{16}))$, nats")
+    handles, labels = panels[-1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=7)
     return {"gaussian": figure}
 
 
@@ -52,6 +57,5 @@ def _panel(axes: Any, records: Sequence[Record], rows: int) -> None:
         )
     shown = "standard deviation of seeds" if len(own) > 1 else "standard errors"
     axes.set(title=f"{rows:,} rows (bars: {shown})", xlabel="k", xticks=[1, 4, 8, 12, 15])
-    axes.set_ylim(bottom=0)
-    axes.legend(fontsize=7, loc="lower center")
+    axes.axhline(0, color="black", linewidth=0.4)
     axes.spines[["top", "right"]].set_visible(False)

@@ -7,7 +7,12 @@ from typing import Any
 from experiments.markdown import spread, table
 from experiments.registry import Record
 
-LABELS = {"paper": "paper's model", "ours": "ours, default", "cross": "ours, cross-fitted"}
+LABELS = {
+    "paper": "paper's model",
+    "default": "MDMA()",
+    "quick": 'MDMA(effort="quick")',
+    "cross": "cross_fit",
+}
 
 
 def tables(records: Sequence[Record], paper: Mapping[str, Any]) -> str:
