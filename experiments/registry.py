@@ -45,7 +45,7 @@ class Experiment:
 
 
 # Modules with a constant EXPERIMENT, in the order of the page.
-NAMES = ("toy", "information", "missing", "universality", "copulas")
+NAMES = ("toy", "information", "missing", "universality", "copulas", "anomalies")
 
 
 def find(name: str) -> Experiment:
