@@ -6,12 +6,10 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from marginals import Density, build, fit
 
 Rows = np.ndarray[Any, np.dtype[np.float64]]
-CHUNK = 5_000  # rows evaluated at a time
 
 
 @final
@@ -38,7 +36,7 @@ class Training:
 
 
 def fit_paper(train: Rows, validation: Rows, how: Training) -> tuple[Density, dict[str, Any]]:
-    """Fit to rows, in which NaN is a missing cell; return the model in float64 and the settings.
+    """Fit to rows, in which NaN is a missing cell; return the model and the settings.
 
     The weights kept are those best on validation rows, and the rate falls when these stop gaining.
     """
@@ -68,14 +66,13 @@ def fit_paper(train: Rows, validation: Rows, how: Training) -> tuple[Density, di
         "steps": result.steps,
         "stopped": result.stopped,
     }
-    return model.double(), told
+    return model, told
 
 
 def logpdf(model: Density, rows: Rows, columns: Sequence[int] | None = None) -> Rows:
-    """Return log densities of rows (N, n), of these columns alone if they are given, in float64."""
-    device = next(model.parameters()).device
-    x: Tensor = torch.as_tensor(rows, dtype=torch.float64, device=device)
+    """Return log densities of rows (N, n), of these columns alone if they are given."""
+    some = next(model.parameters())
+    x = torch.as_tensor(rows, dtype=some.dtype, device=some.device)
     with torch.no_grad():
-        parts = [model.logpdf(part, columns) for part in x.split(CHUNK)]
-    found: Rows = torch.cat(parts).double().cpu().numpy()
+        found: Rows = model.logpdf(x, columns).double().cpu().numpy()
     return found

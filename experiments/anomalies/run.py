@@ -110,4 +110,5 @@ def _density(settings: Settings, train: Rows, seed: int, device: str) -> Score:
     how = {"batch": settings.batch, "steps": settings.steps, "seed": seed}
     known = rows[~np.isnan(rows).all(1)]
     model, _ = fit_paper(known[held:], known[:held], Training(**shape, **how, device=device))
+    model.double()
     return lambda points: -logpdf(model, scaler.transform(points))

@@ -52,7 +52,7 @@ def ours(
 def paper(train: Rows, val: Rows, q: tuple[float, ...], how: Training) -> Estimated:
     """Fit the paper's model to normal scores."""
     model, told = fit_paper(ndtri(ranks(train)), ndtri(ranks(val)), how)
-    return _asked(Copula(model), q, told)
+    return _asked(Copula(model.double()), q, told)
 
 
 def gaussian(train: Rows, q: tuple[float, ...]) -> Estimated:

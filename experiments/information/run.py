@@ -142,7 +142,6 @@ def _estimator(options: Record, sample: Sample, seed: int, device: str) -> Recor
         random_state=seed,
     ).fit(sample.train, validation=sample.validation)
     fit_s = round(time.perf_counter() - started, 2)
-    model.module_.double()
 
     def ask(rows: Rows, columns: Sequence[int]) -> Rows:
         return np.asarray(model.logpdf(pd.DataFrame(rows, columns=list(columns))))

@@ -26,6 +26,7 @@ Fitted = tuple[Score, dict[str, Any]]
 def paper(split: Split, how: Training) -> Fitted:
     """Fit the paper's model to the cells there are."""
     model, told = fit_paper(known(split.train), known(split.val), how)
+    model.double()
     return (lambda rows: logpdf(model, rows)), told
 
 
