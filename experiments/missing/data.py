@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.likelihood.classical import installed
 from benchmarks.likelihood.sets import DEQUANTISED, Rows, Split, splits
 
 GAPS = "power_gaps"
@@ -66,6 +67,7 @@ def power_with_gaps(folder: Path) -> Split:
     files = sorted((folder / "power").glob("*.parquet"))
     if not files:
         raise SystemExit(f"Expected a Parquet file in {folder / 'power'}; there is none.")
+    installed("pyarrow")
     frame = pd.concat([pd.read_parquet(file) for file in files])
     generator = np.random.default_rng(42)
     time = frame["datetime"].dt.hour * 60.0 + frame["datetime"].dt.minute

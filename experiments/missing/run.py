@@ -71,20 +71,19 @@ def _record(
     settings: Settings, seed: int, context: Context, name: str, share: float | None, model: str
 ) -> Record | None:
     counts = (settings.train, settings.validation, settings.test)
-    split = load(name, lambda: context.data, counts, seed)
-    split = strike(split, share, seed) if share else split
-    gaps = float(np.isnan(split.train).mean())
     try:
+        split = load(name, lambda: context.data, counts, seed)
+        split = strike(split, share, seed) if share else split
         score, told = _fitted(settings, model, split, seed, context.device)
     except MissingPackageError as missing:
-        print(f"{model} skipped: {missing}")
+        print(f"{name}, {model} skipped: {missing}")
         return None
     scores = score(split.test)
     return {
         "test": float(scores.mean()),
         "test_median": float(np.median(scores)),
         "rows": len(split.train),
-        "gaps": round(gaps, 4),
+        "gaps": round(float(np.isnan(split.train).mean()), 4),
         **told,
     }
 
