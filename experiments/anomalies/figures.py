@@ -31,7 +31,9 @@ def figures(records: Sequence[Record], arrays: Arrays) -> "dict[str, Figure]":
         axes.set_visible(False)
     for axes in panels[::ACROSS]:
         axes.set_ylabel("AUROC")
-    figure.supxlabel("share of cells missing", fontsize=8)
+    for axes in panels[max(0, len(sets) + 1 - ACROSS) : len(sets) + 1]:
+        axes.set_xlabel("share of cells missing")
+        axes.tick_params(labelbottom=True)  # also above panels that are not shown
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=7)
     return {"auroc": figure}
