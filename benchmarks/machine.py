@@ -3,6 +3,7 @@
 import datetime
 import os
 import platform
+import shutil
 import subprocess
 from typing import Any
 
@@ -24,10 +25,9 @@ def describe_machine() -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """Ask git, or on a machine without it the environment variable MARGINALS_COMMIT."""
-    command = ["git", "describe", "--always", "--dirty"]
-    try:
+    """Return the commit; where there is no repository, what MARGINALS_COMMIT says of it."""
+    found = ""
+    if shutil.which("git"):
+        command = ["git", "describe", "--always", "--dirty"]
         found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    except FileNotFoundError:
-        found = ""
-    return found or os.environ.get("MARGINALS_COMMIT", "unknown")
+    return found or os.environ.get("MARGINALS_COMMIT") or "unknown"

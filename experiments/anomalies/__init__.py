@@ -1,0 +1,16 @@
+"""Anomalies in rows with missing cells: scores of the cells there are, against imputation."""
+
+from experiments.anomalies.figures import figures
+from experiments.anomalies.run import Settings, run
+from experiments.anomalies.tables import tables
+from experiments.registry import Experiment
+
+EXPERIMENT = Experiment(
+    name="anomalies",
+    title="Anomalies with missing values",
+    settings=Settings,
+    run=run,
+    tables=tables,
+    figures=figures,
+    parts=("sets", "shares", "models"),
+)

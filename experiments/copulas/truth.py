@@ -1,0 +1,228 @@
+"""Copulas that are known: how to draw from them, and what they are."""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, final
+
+import numpy as np
+from scipy import stats
+from scipy.special import ndtr, ndtri
+
+Rows = np.ndarray[Any, np.dtype[np.float64]]
+
+RHO = 0.6  # of the Gaussian copula
+THETA = 2.0  # of Clayton's
+NU, RHO_T = 4.0, 0.5  # of Student's
+RETURNS = np.array([[1.0, 0.6, 0.3], [0.6, 1.0, 0.4], [0.3, 0.4, 1.0]])
+# Variance of today by that of yesterday: a + b e^2 + c v, as of daily returns of stocks.
+GARCH = (0.05, 0.08, 0.87)
+BURN_IN = 500
+MANY = 1_000_000  # draws where there is no closed form
+MANY_DAYS = 200_000
+
+
+@final
+@dataclass(frozen=True)
+class Known:
+    """What is known of a copula, or asked of an estimate of it.
+
+    Args:
+        tau, rho: Kendall's and Spearman's, for each pair of columns.
+        lower, upper: for each pair, P(U_b <= q | U_a <= q), and above 1 - q, at each q.
+    """
+
+    tau: list[float]
+    rho: list[float]
+    lower: list[list[float]]
+    upper: list[list[float]]
+
+
+@final
+@dataclass(frozen=True)
+class Set:
+    """A copula.
+
+    Args:
+        label: what it is.
+        draw: a number of rows and a generator to levels (N, n).
+        logpdf: levels to log densities (N,), None where it is not known.
+        known: thresholds to what is known.
+    """
+
+    label: str
+    draw: Callable[[int, np.random.Generator], Rows]
+    logpdf: Callable[[Rows], Rows] | None
+    known: Callable[[tuple[float, ...]], Known]
+
+
+def pairs(columns: int) -> list[tuple[int, int]]:
+    """Return all pairs of columns."""
+    return list(itertools.combinations(range(columns), 2))
+
+
+def counted(levels: Rows, thresholds: tuple[float, ...]) -> Known:
+    """Return what rows of levels say themselves."""
+    tau, rho, lower, upper = [], [], [], []
+    for a, b in pairs(levels.shape[1]):
+        both = levels[:, [a, b]]
+        tau.append(float(stats.kendalltau(*both.T).statistic))
+        rho.append(float(stats.spearmanr(*both.T).statistic))
+        lower.append([float((both <= q).all(1).mean() / q) for q in thresholds])
+        upper.append([float((both > 1 - q).all(1).mean() / q) for q in thresholds])
+    return Known(tau, rho, lower, upper)
+
+
+# Gaussian ---------------------------------------------------------------------------------------
+
+
+def draw_gaussian(count: int, generator: np.random.Generator) -> Rows:
+    """Draw levels of the Gaussian copula."""
+    first, other = generator.normal(size=(2, count))
+    second = RHO * first + math.sqrt(1 - RHO**2) * other
+    drawn: Rows = ndtr(np.stack([first, second], 1))
+    return drawn
+
+
+def gaussian_logpdf(levels: Rows, correlation: Rows) -> Rows:
+    """Return the log density of a Gaussian copula."""
+    scores = ndtri(levels)
+    joint = stats.multivariate_normal(cov=correlation).logpdf(scores)
+    found: Rows = joint - stats.norm.logpdf(scores).sum(-1)
+    return found
+
+
+def gaussian_known(correlation: Rows, thresholds: tuple[float, ...]) -> Known:
+    """Return what is known of a Gaussian copula, whose two tails are alike."""
+    found = [correlation[a, b] for a, b in pairs(len(correlation))]
+    tails = [[_gaussian_tail(r, q) for q in thresholds] for r in found]
+    return Known(
+        [2 / math.pi * math.asin(r) for r in found],
+        [6 / math.pi * math.asin(r / 2) for r in found],
+        tails,
+        tails,
+    )
+
+
+def _gaussian_tail(r: float, q: float) -> float:
+    corner = np.full(2, ndtri(q))
+    return float(stats.multivariate_normal(cov=[[1, r], [r, 1]]).cdf(corner)) / q
+
+
+_PAIR = np.array([[1, RHO], [RHO, 1]])
+
+# Clayton ----------------------------------------------------------------------------------------
+
+
+def draw_clayton(count: int, generator: np.random.Generator) -> Rows:
+    """Draw levels of Clayton's copula, the second by its conditional quantile."""
+    u, w = generator.random((2, count))
+    v = ((w ** (-THETA / (1 + THETA)) - 1) * u**-THETA + 1) ** (-1 / THETA)
+    return np.stack([u, v], 1)
+
+
+def clayton_logpdf(levels: Rows) -> Rows:
+    """Return the log density of Clayton's copula."""
+    inner = (levels**-THETA).sum(1) - 1
+    found: Rows = (
+        math.log(1 + THETA) - (1 + THETA) * np.log(levels).sum(1) - (2 + 1 / THETA) * np.log(inner)
+    )
+    return found
+
+
+def clayton_cdf(u: Any, v: Any) -> Any:
+    """Return C(u, v)."""
+    return (u**-THETA + v**-THETA - 1) ** (-1 / THETA)
+
+
+def clayton_known(thresholds: tuple[float, ...]) -> Known:
+    """Return what is known of Clayton's copula; Spearman's rho by a rule of 400 points a side."""
+    nodes, weights = np.polynomial.legendre.leggauss(400)
+    u, mass = (nodes + 1) / 2, weights / 2
+    integral = mass @ clayton_cdf(u[:, None], u) @ mass
+    lower = [float(clayton_cdf(q, q)) / q for q in thresholds]
+    upper = [(2 * q - 1 + float(clayton_cdf(1 - q, 1 - q))) / q for q in thresholds]
+    return Known([THETA / (THETA + 2)], [float(12 * integral - 3)], [lower], [upper])
+
+
+# Student ----------------------------------------------------------------------------------------
+
+
+def _student_scores(correlation: Rows, count: int, generator: np.random.Generator) -> Rows:
+    normal = generator.normal(size=(count, len(correlation))) @ np.linalg.cholesky(correlation).T
+    shock = np.sqrt(NU / generator.chisquare(NU, (count, 1)))  # one a row: extremes come together
+    found: Rows = normal * shock
+    return found
+
+
+_PAIR_T = np.array([[1, RHO_T], [RHO_T, 1]])
+
+
+def draw_student(count: int, generator: np.random.Generator) -> Rows:
+    """Draw levels of Student's copula."""
+    return np.asarray(stats.t.cdf(_student_scores(_PAIR_T, count, generator), NU))
+
+
+def student_logpdf(levels: Rows) -> Rows:
+    """Return the log density of Student's copula."""
+    scores = stats.t.ppf(levels, NU)
+    joint = stats.multivariate_t(shape=_PAIR_T, df=NU).logpdf(scores)
+    found: Rows = joint - stats.t.logpdf(scores, NU).sum(-1)
+    return found
+
+
+@cache
+def student_known(thresholds: tuple[float, ...]) -> Known:
+    """Return what is known of Student's copula: tau in closed form, the rest from many draws."""
+    found = counted(draw_student(MANY, np.random.default_rng(0)), thresholds)
+    # The two tails are alike: their mean has half the variance.
+    tails = [np.mean([found.lower[0], found.upper[0]], 0).tolist()]
+    return Known([2 / math.pi * math.asin(RHO_T)], found.rho, tails, tails)
+
+
+# Returns ----------------------------------------------------------------------------------------
+
+
+def draw_returns(count: int, generator: np.random.Generator) -> Rows:
+    """Draw days of returns of three stocks: GARCH(1, 1) with innovations of a t copula."""
+    days = count + BURN_IN
+    shocks = _student_scores(RETURNS, days, generator) * math.sqrt((NU - 2) / NU)  # of variance 1
+    base, news, memory = GARCH
+    variance, found = np.ones(len(RETURNS)), np.empty((days, len(RETURNS)))
+    for day in range(days):
+        found[day] = np.sqrt(variance) * shocks[day]
+        variance = base + news * found[day] ** 2 + memory * variance
+    return found[BURN_IN:]
+
+
+@cache
+def _many_returns() -> Rows:
+    return np.sort(draw_returns(MANY_DAYS, np.random.default_rng(0)), 0)
+
+
+def draw_return_levels(count: int, generator: np.random.Generator) -> Rows:
+    """Draw days of returns as levels among very many other days."""
+    drawn, many = draw_returns(count, generator), _many_returns()
+    levels = [np.searchsorted(many[:, j], drawn[:, j]) for j in range(drawn.shape[1])]
+    return (np.stack(levels, 1) + 0.5) / (len(many) + 1)
+
+
+@cache
+def returns_known(thresholds: tuple[float, ...]) -> Known:
+    """Return what very many days say of the copula of days taken one by one."""
+    return counted(draw_return_levels(MANY_DAYS, np.random.default_rng(1)), thresholds)
+
+
+SETS = {
+    "gaussian": Set(
+        "Gaussian, ρ = 0.6",
+        draw_gaussian,
+        lambda levels: gaussian_logpdf(levels, _PAIR),
+        lambda q: gaussian_known(_PAIR, q),
+    ),
+    "clayton": Set("Clayton, θ = 2", draw_clayton, clayton_logpdf, clayton_known),
+    "student": Set("Student t, ν = 4, ρ = 0.5", draw_student, student_logpdf, student_known),
+    "returns": Set("GARCH returns of 3 stocks", draw_return_levels, None, returns_known),
+}

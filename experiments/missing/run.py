@@ -1,0 +1,117 @@
+"""Fitting rows with missing cells and scoring complete rows."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+
+from benchmarks.likelihood.fitted import MissingPackageError
+from benchmarks.likelihood.sets import Split
+from experiments.context import Context
+from experiments.missing.data import GAPS, load, strike
+from experiments.missing.models import Fitted, filled, flow, ours, paper
+from experiments.paper_model import Training
+from experiments.registry import Record
+
+# Without gaps all ways to fill them are one: the flow is fitted once, under this name.
+COMPLETE = "nsf_mice"
+
+
+@final
+@dataclass(frozen=True)
+class Settings:
+    """See `configs/missing.toml`."""
+
+    sets: tuple[str, ...]
+    shares: tuple[float, ...]
+    models: tuple[str, ...]
+    train: int
+    validation: int
+    test: int
+    width: int
+    depth: int
+    hidden: int
+    batch: int
+    steps: int
+    ours_seconds: float
+    nsf_transforms: int
+    nsf_hidden: int
+    nsf_seconds: float
+
+
+def jobs(settings: Settings) -> list[tuple[str, float | None, str]]:
+    """Return the set, the share of cells struck out (None: gaps of its own) and the model."""
+    found: list[tuple[str, float | None, str]] = []
+    for name in settings.sets:
+        if name == GAPS:
+            dropped = sorted({f"{model.split('_')[0]}_drop" for model in settings.models})
+            found += [(name, None, model) for model in (*settings.models, *dropped)]
+            continue
+        for share in settings.shares:
+            once = [m for m in settings.models if not m.startswith("nsf") or m == COMPLETE]
+            found += [(name, share, model) for model in (settings.models if share else once)]
+    return found
+
+
+def run(settings: Settings, seed: int, context: Context) -> Iterator[Record]:
+    """Yield the log-likelihood of complete test rows for each set, share and model."""
+    asked = jobs(settings)
+    context.bar.expect(len(asked))
+    for name, share, model in asked:
+        if context.todo(set=name, share=share, model=model):
+            found = _record(settings, seed, context, name, share, model)
+            if found is not None:
+                yield {"set": name, "share": share, "model": model, **found}
+
+
+def _record(
+    settings: Settings, seed: int, context: Context, name: str, share: float | None, model: str
+) -> Record | None:
+    counts = (settings.train, settings.validation, settings.test)
+    try:
+        split = load(name, lambda: context.data, counts, seed)
+        split = strike(split, share, seed) if share else split
+        score, told = _fitted(settings, model, split, seed, context.device)
+    except MissingPackageError as missing:
+        print(f"{name}, {model} skipped: {missing}")
+        return None
+    scores = score(split.test)
+    return {
+        "test": float(scores.mean()),
+        "test_median": float(np.median(scores)),
+        "rows": len(split.train),
+        "gaps": round(float(np.isnan(split.train).mean()), 4),
+        **told,
+    }
+
+
+def _fitted(settings: Settings, model: str, split: Split, seed: int, device: str) -> Fitted:
+    kind, _, fill = model.partition("_")
+    started = time.perf_counter()
+    if fill:
+        split = filled(split, fill, seed)
+    filled_at = time.perf_counter()
+    score, fitted = _fit(settings, kind, split, seed, device)
+    told = {
+        "fill_s": round(filled_at - started, 2),
+        "fit_s": round(time.perf_counter() - filled_at, 2),
+        "fitted": fitted,
+    }
+    return score, told
+
+
+def _fit(settings: Settings, kind: str, split: Split, seed: int, device: str) -> Fitted:
+    if kind == "paper":
+        shape = {"width": settings.width, "depth": settings.depth, "hidden": settings.hidden}
+        how = {"batch": settings.batch, "steps": settings.steps, "seed": seed}
+        return paper(split, Training(**shape, **how, device=device))
+    if kind == "ours":
+        return ours(split, settings.ours_seconds, seed, device)
+    if kind == "nsf":
+        torch.manual_seed(seed)
+        seconds = settings.nsf_seconds
+        return flow(split, settings.nsf_transforms, settings.nsf_hidden, seconds, device)
+    raise SystemExit(f"Expected `models` to be paper, ours or nsf_<fill>; got {kind!r}.")

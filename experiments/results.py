@@ -1,0 +1,184 @@
+"""Result files: JSON with where each record was measured, and the arrays of figures beside it.
+
+A file lists its runs (command, settings, commit, versions, machine); each record names its own by
+number. Both files are written whole after each record.
+"""
+
+import datetime
+import json
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from benchmarks.machine import describe_machine
+from experiments.config import SIZES, Config, Size
+from experiments.context import Bar, Context
+from experiments.registry import Experiment, Record
+
+FOLDER = Path(__file__).parent / "results"
+PACKAGES = ("marginals", "torch", "numpy", "pandas", "scikit-learn", "zuko", "pyvinecopulib")
+
+
+@final
+@dataclass
+class Results:
+    """The content of a result file."""
+
+    path: Path
+    experiment: str
+    size: Size
+    runs: list[Record] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+
+    def write(self) -> None:
+        """Write both files, the arrays first: a record has what its figures need."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.arrays:
+            target = self.path.with_suffix(".npz")
+            draft = target.with_name(f"{target.stem}.part.npz")
+            np.savez_compressed(draft, **self.arrays)  # type: ignore[arg-type]
+            os.replace(draft, target)
+        head = {"experiment": self.experiment, "size": self.size, "runs": self.runs}
+        lines = ",\n  ".join(json.dumps(_plain(each), allow_nan=False) for each in self.records)
+        draft = self.path.with_name(f"{self.path.name}.part")
+        opened = json.dumps(head, indent=1, allow_nan=False).removesuffix("\n}")
+        draft.write_text(f'{opened},\n "records": [\n  {lines}\n ]\n}}\n')
+        os.replace(draft, self.path)
+
+
+def read(path: Path) -> Results:
+    """Read a result file and its arrays."""
+    content = json.loads(path.read_text())
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    if path.with_suffix(".npz").exists():
+        with np.load(path.with_suffix(".npz")) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+    records = [_figures(record) for record in content["records"]]
+    return Results(path, content["experiment"], content["size"], content["runs"], records, arrays)
+
+
+def newest(name: str, folder: Path = FOLDER, sizes: Sequence[Size] = SIZES) -> Path | None:
+    """Return the newest result file of an experiment, of the first size that has one."""
+    for size in sizes:
+        if files := sorted(folder.glob(f"{name}_{size}_*.json")):
+            return files[-1]
+    return None
+
+
+def run(
+    experiment: Experiment,
+    size: Size,
+    config: Config,
+    *,
+    command: str,
+    device: str,
+    data: str | None = None,
+    folder: Path = FOLDER,
+    resume: bool = False,
+) -> Path:
+    """Run an experiment for each seed, and return the result file, which is kept whole."""
+    results = _opened(experiment, size, folder, resume)
+    _check_settings(experiment, results, config)
+    results.runs.append(
+        {
+            "command": command,
+            "settings": _as_json(config.settings),
+            **describe_machine(),
+            "device": device,
+            "versions": _versions(),
+        }
+    )
+    for seed in config.seeds:
+        _run_seed(experiment, results, config, seed, device, data)
+    return results.path
+
+
+def _run_seed(
+    experiment: Experiment,
+    results: Results,
+    config: Config,
+    seed: int,
+    device: str,
+    data: str | None,
+) -> None:
+    def is_done(values: Mapping[str, Any]) -> bool:
+        wanted = {"seed": seed, **values}.items()
+        return any(all(r.get(k) == v for k, v in wanted) for r in results.records)
+
+    with Bar(f"{experiment.name}, seed {seed}") as bar:
+        context = Context(device, is_done, bar, results.arrays, data)
+        started = time.perf_counter()
+        for record in experiment.run(config.settings, seed, context):
+            seconds = round(time.perf_counter() - started, 2)
+            told = {"seed": seed, **record, "seconds": seconds, "run": len(results.runs) - 1}
+            results.records.append(told)
+            results.write()
+            bar.advance(seconds)
+            started = time.perf_counter()
+
+
+def _opened(experiment: Experiment, size: Size, folder: Path, resume: bool) -> Results:
+    earlier = newest(experiment.name, folder, (size,)) if resume else None
+    if earlier is not None:
+        return read(earlier)
+    date = datetime.datetime.now(datetime.UTC).date()
+    path = folder / f"{experiment.name}_{size}_{date}.json"
+    if path.exists():
+        raise SystemExit(
+            f"Expected no result file of today; got {path}. Give --resume to add what it lacks, "
+            "another --output, or remove it."
+        )
+    return Results(path, experiment.name, size)
+
+
+def _check_settings(experiment: Experiment, results: Results, config: Config) -> None:
+    now = _as_json(config.settings)
+    for earlier in results.runs:
+        before = earlier["settings"]
+        differ = [n for n in now if n not in experiment.parts and now[n] != before.get(n)]
+        if differ:
+            name = differ[0]
+            raise SystemExit(
+                f"Expected the settings of {results.path} to resume it: {name!r} was "
+                f"{before.get(name)!r}; got {now[name]!r}. Leave --resume out, or set it alike."
+            )
+
+
+def _as_json(settings: Any) -> Record:
+    plain: Record = json.loads(json.dumps(asdict(settings)))
+    return plain
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold; figures that it cannot are written as words."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _figures(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _figures(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_figures(each) for each in value]
+    return float(value) if value in ("inf", "-inf", "nan") else value

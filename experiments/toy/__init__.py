@@ -1,0 +1,16 @@
+"""Toy densities of three columns: two spirals, eight Gaussians and a checkerboard."""
+
+from experiments.registry import Experiment
+from experiments.toy.figures import figures
+from experiments.toy.run import Settings, run
+from experiments.toy.tables import tables
+
+EXPERIMENT = Experiment(
+    name="toy",
+    title="Toy densities",
+    settings=Settings,
+    run=run,
+    tables=tables,
+    figures=figures,
+    parts=("sets", "models"),
+)
