@@ -45,7 +45,7 @@ class Experiment:
 
 
 # Modules with a constant EXPERIMENT, in the order of the page.
-NAMES = ("toy", "density", "causal")
+NAMES = ("toy", "density", "causal", "appendix")
 
 
 def find(name: str) -> Experiment:

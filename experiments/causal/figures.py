@@ -21,6 +21,8 @@ KINDS = (
     ("not in the graph", WRONG, "-"),
     ("missed", MISSED, ":"),
 )
+# Short names of the columns of Sachs, those of the consensus graph.
+SHORT = {"praf": "raf", "pmek": "mek", "p44/42": "erk", "pakts473": "akt", "pjnk": "jnk"}
 Places = dict[str, tuple[float, float]]
 
 
@@ -56,7 +58,8 @@ def _figure(name: str, records: Sequence[Record]) -> "Figure":
         _panel(axes[place], {(a, b) for a, b in record["found"]}, truth, places, heading)
     lines = [Line2D([], [], color=hue, linestyle=style, label=label) for label, hue, style in KINDS]
     axes[-1].legend(handles=lines, loc="center", fontsize=8)
-    figure.suptitle(f"{TITLES[name]}, d = {len(names)}", fontsize=9)
+    told = "Sachs" if name == "sachs" else f"{name.capitalize()} DAG, seed {records[0]['seed']}"
+    figure.suptitle(f"{told}, d = {len(names)}", fontsize=9)
     return figure
 
 
@@ -88,7 +91,7 @@ def _panel(axes: Any, found: set[Any], truth: set[Any], places: Places, title: s
             hue = WRONG
         _edge(axes, places[a], places[b], hue, "-" if both else arrow, "-")
     for name, (x, y) in places.items():
-        axes.text(1.05 * x, 1.05 * y, name, ha="center", va="center", fontsize=7)
+        axes.text(1.05 * x, 1.05 * y, SHORT.get(name, name), ha="center", va="center", fontsize=7)
     axes.set(xlim=(-1.35, 1.35), ylim=(-1.25, 1.25), aspect="equal")
     axes.set_title(title)
 

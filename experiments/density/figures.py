@@ -39,6 +39,6 @@ def _panel(axes: Any, records: Sequence[Record], models: Sequence[str]) -> None:
     axes.set_yticks(range(len(models)), [COLUMNS[model] for model in models])
     axes.set_ylim(len(models) - 0.5, -0.5)
     axes.margins(x=0.15)
-    axes.locator_params(axis="x", nbins=4)
+    axes.locator_params(axis="x", nbins=3)
     axes.grid(axis="x", linewidth=0.3)
     axes.tick_params(axis="y", length=0)
