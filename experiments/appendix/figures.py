@@ -28,7 +28,8 @@ def figures(records: Sequence[Record], arrays: Arrays) -> "dict[str, Figure]":
     if names := [r["set"] for r in records if r["part"] == "marginals"]:
         found["marginals"] = _marginals(list(dict.fromkeys(names)), arrays)
     if starts := [start for start in STARTS if f"features/{start}" in arrays]:
-        found["features"] = _features(starts, arrays)
+        name = next(r["set"] for r in records if r["part"] == "features")
+        found["features"] = _features(name, starts, arrays)
     if fits := [r for r in records if r["part"] == "structures"]:
         found["structures"] = _structures(fits)
     if times := [r for r in records if r["part"] == "sampling"]:
@@ -71,7 +72,7 @@ def _marginal(figure: "Figure", axes: Any, name: str, arrays: Arrays) -> None:
         axes.set(xlabel=f"$x_{{{first + 1}}}$", ylabel=f"$x_{{{second + 1}}}$")
 
 
-def _features(starts: Sequence[str], arrays: Arrays) -> "Figure":
+def _features(name: str, starts: Sequence[str], arrays: Arrays) -> "Figure":
     figure = blank(7.2, 1.9 * len(starts) + 0.3)
     x, values = arrays["features/x"], arrays["features/values"]
     grid = figure.subplots(len(starts), 2, squeeze=False, sharex=True)
@@ -89,7 +90,8 @@ def _features(starts: Sequence[str], arrays: Arrays) -> "Figure":
         row[0].set_ylabel("density")
     for axes in grid[-1]:
         axes.set_xlabel(f"$x_{FEATURE + 1}$")
-    figure.suptitle("Ten features of one column of POWER, and a histogram of 500 rows", fontsize=9)
+    told = f"Ten features of one column of {name.upper()}, and a histogram of {len(values)} rows"
+    figure.suptitle(told, fontsize=9)
     return figure
 
 
