@@ -44,7 +44,7 @@ def _figure(name: str, records: Sequence[Record]) -> "Figure":
     shown = [method for method in SHOWN if method in by_method]
     title, edges = next(iter(records[0]["truths"].items()))
     truth = {(a, b) for a, b in edges}
-    names = _names(records)
+    names = records[0]["columns"]
     figure = blank(7.2, 5.2)
     places = _ring(names)
     axes = figure.subplots(2, 3).ravel()
@@ -61,13 +61,6 @@ def _figure(name: str, records: Sequence[Record]) -> "Figure":
     told = "Sachs" if name == "sachs" else f"{name.capitalize()} DAG, seed {records[0]['seed']}"
     figure.suptitle(f"{told}, d = {len(names)}", fontsize=9)
     return figure
-
-
-def _names(records: Sequence[Record]) -> list[str]:
-    """Return the columns that have an edge anywhere, in the order of their names."""
-    seen = {n for r in records for edges in r["truths"].values() for edge in edges for n in edge}
-    seen |= {n for r in records for edge in r.get("found", ()) for n in edge}
-    return sorted(seen, key=lambda n: (len(n), n) if n[1:].isdigit() else (99, n))
 
 
 def _ring(names: Sequence[str]) -> Places:

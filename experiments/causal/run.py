@@ -97,6 +97,7 @@ def _record(
         graph = None
     return {
         "rows": count,
+        "columns": list(rows),
         "fit_s": round(fit_s, 2),
         "search_s": round(time.perf_counter() - started, 2),
         "finished": graph is not None,

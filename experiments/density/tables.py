@@ -43,7 +43,8 @@ def tables(records: Sequence[Record], paper: Mapping[str, Any]) -> str:
     if beside:
         parts += [
             "The same rows in the benchmarks of this repository "
-            f"({', '.join(f'`{name}`' for name in paper['benchmarks'])}); blank where none was measured:",
+            f"({', '.join(f'`{name}`' for name in paper['benchmarks'])}); blank where none was "
+            "measured:",
             _beside(beside, names),
         ]
     parts += [
