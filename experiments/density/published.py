@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from benchmarks.likelihood.sets import Rows, Split, splits
+from benchmarks.likelihood.sets import SMALL, Rows, Split, splits
 
 
 class Shape(NamedTuple):
@@ -49,10 +49,7 @@ def split_of(name: str, folder: Callable[[], Path]) -> tuple[Split, bool]:
         paths = [folder() / file for file in FILES[name]]
         if all(path.exists() for path in paths):
             return published(name, paths), True
-    try:
-        return splits(name, None)[0], False
-    except ValueError:
-        return splits(name, folder())[0], False
+    return splits(name, None if name in SMALL else folder())[0], False
 
 
 def published(name: str, paths: list[Path]) -> Split:

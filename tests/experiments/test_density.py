@@ -59,6 +59,22 @@ def test_a_file_of_another_shape_is_refused(tmp_path: Path) -> None:
         published.published("miniboone", [tmp_path / "data.npy"])
 
 
+def test_original_files_come_before_the_prepared_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "density").mkdir()
+    parts = {part: np.zeros((4, 43), np.float32) for part in ("train", "val", "test")}
+    np.savez(tmp_path / "density" / "miniboone.npz", **parts)  # type: ignore[arg-type]
+    split, original = published.split_of("miniboone", lambda: tmp_path)
+    assert (len(split.train), original) == (4, False)
+    (tmp_path / "miniboone").mkdir()
+    np.save(tmp_path / "miniboone" / "data.npy", np.random.default_rng(0).normal(size=(200, 43)))
+    shapes = {"miniboone": published.Shape(162, 18, 20, 43)}
+    monkeypatch.setattr(published, "SHAPES", shapes)
+    split, original = published.split_of("miniboone", lambda: tmp_path)
+    assert (len(split.train), original) == (162, True)
+
+
 def record(**values: Any) -> dict[str, Any]:
     return {
         **{"seed": 0, "set": "miniboone", "model": "paper", "test_mean": -30.0},
