@@ -45,7 +45,10 @@ class Experiment:
 
 
 # Modules with a constant EXPERIMENT, in the order of the page.
-NAMES = ("toy", "information", "missing", "universality", "copulas", "anomalies")
+NAMES = (
+    *("toy", "information", "missing", "causal", "density", "appendix"),
+    *("universality", "copulas", "anomalies"),
+)
 
 
 def find(name: str) -> Experiment:

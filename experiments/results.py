@@ -23,7 +23,10 @@ from experiments.context import Bar, Context
 from experiments.registry import Experiment, Record
 
 FOLDER = Path(__file__).parent / "results"
-PACKAGES = ("marginals", "torch", "numpy", "pandas", "scikit-learn", "zuko", "pyvinecopulib")
+PACKAGES = (
+    *("marginals", "torch", "numpy", "pandas", "scikit-learn"),
+    *("zuko", "spflow", "pyvinecopulib", "causal-learn", "networkx"),
+)
 
 
 @final

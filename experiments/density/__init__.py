@@ -1,0 +1,16 @@
+"""Density estimation on the UCI sets of the paper."""
+
+from experiments.density.figures import figures
+from experiments.density.run import Settings, run
+from experiments.density.tables import tables
+from experiments.registry import Experiment
+
+EXPERIMENT = Experiment(
+    name="density",
+    title="Density estimation",
+    settings=Settings,
+    run=run,
+    tables=tables,
+    figures=figures,
+    parts=("sets", "models"),
+)
