@@ -5,7 +5,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from benchmarks.likelihood.record import merged, read
+from benchmarks.likelihood.record import KEY
+from benchmarks.records import merged, read
 from experiments.registry import Record
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "results"
@@ -64,7 +65,7 @@ def elsewhere(paper: Mapping[str, Any], names: Sequence[str]) -> list[Record]:
     """Return what the benchmarks have of these sets; of one fit the last record."""
     found = [r for file in paper.get("benchmarks", ()) for r in read(BENCHMARKS / file)]
     known = [r for r in found if r["set"] in names and r["model"] in COLUMNS and "error" not in r]
-    return merged(known)
+    return merged(known, KEY)
 
 
 def _scores(records: Sequence[Record], names: Sequence[str]) -> str:

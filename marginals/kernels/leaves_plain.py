@@ -164,7 +164,9 @@ def slope_of_weights(raw: Tensor) -> Tensor:
 def _affine(own: Constrained, layer: int, units: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     size, weight, bias = own.sizes[layer], own.weights[layer], own.biases[layer]
     if len(units) == 1:
-        return tuple(torch.addcmul(bias[r], size * row[0], units[0]) for r, row in enumerate(weight))
+        return tuple(
+            torch.addcmul(bias[r], size * row[0], units[0]) for r, row in enumerate(weight)
+        )
     return tuple(torch.addcmul(bias[r], size, _mixed(row, units)) for r, row in enumerate(weight))
 
 
