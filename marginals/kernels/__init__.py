@@ -1,16 +1,24 @@
 """Fused kernels of the two hot loops, with the plain form of each and the choice between them.
 
-- `leaves`: the log values of the paper's leaves; `leaves_plain` (any device and dtype) and
-  `leaves_triton` (float32 on CUDA).
-- `tree`: the contraction of a hierarchical tensor; plain in `tensors/hierarchical.py` (any device
-  and dtype) and `tree_triton` (float32 on CUDA).
-- `choice`: which is used; `products`: the precision of matrix products in training.
+- `leaves`: the log values of the paper's leaves, by `leaves_triton` (float32 on CUDA) or, in
+  training, by `leaves_plain`; the form that autograd differentiates is in `leaves/neural.py`.
+- `tree`: the contraction of a hierarchical tensor, by `tree_triton` (float32 on CUDA) or, in
+  training, by `tree_plain`; the form that autograd differentiates is in `tensors/hierarchical.py`.
+- `choice`: whether Triton is used; `compiled`: when the plain kernels of a fit are compiled;
+  `products`: training steps and the precision of their matrix products.
 
 Every fused kernel is compared with the plain form in float64 in `tests/kernels`, where Triton's
 interpreter runs it on a CPU.
 """
 
 from marginals.kernels.choice import fused, use_fused
-from marginals.kernels.products import Precision, product, products
+from marginals.kernels.products import Precision, precision_in_training, product, training
 
-__all__ = ["Precision", "fused", "product", "products", "use_fused"]
+__all__ = [
+    "Precision",
+    "fused",
+    "precision_in_training",
+    "product",
+    "training",
+    "use_fused",
+]

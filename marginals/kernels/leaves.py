@@ -1,4 +1,8 @@
-"""The log values of the paper's leaves, by a fused kernel with a backward pass of its own."""
+"""The log values of the paper's leaves, with a backward pass of their own.
+
+On a CUDA device by fused kernels (`leaves_triton.py`), for all kinds of cells; else, in training
+and for exact cells, by plain functions (`leaves_plain.py`), compiled or in blocks.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,14 +11,16 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from marginals.kernels import compiled, leaves_plain
+from marginals.numerics import select
+
 # Beyond this, the unrolled networks of a program no longer fit into the registers of a GPU.
 _MOST_PLANES = 160
 
 
-def fits(raw: Sequence[Tensor], cells: Sequence[Tensor]) -> bool:
-    """Say whether the fused kernel can take these parameters and cells."""
-    planes = sum(part.shape[:-2].numel() for part in raw)
-    return planes <= _MOST_PLANES and not any(bound.requires_grad for bound in cells)
+def fits(raw: Sequence[Tensor]) -> bool:
+    """Say whether the fused kernel can take networks of this size."""
+    return sum(part.shape[:-2].numel() for part in raw) <= _MOST_PLANES
 
 
 def log_values(
@@ -84,3 +90,81 @@ class _LogValues(torch.autograd.Function):
         cells = (lower, upper, location, scale)
         by_plane = leaves_triton.gradient(grads[0], *cells, planes, columns, ctx.depth)
         return None, None, None, None, None, None, *unpack(by_plane, ctx.shapes)
+
+
+def plain_log_values(
+    x: Tensor,
+    location: Tensor,
+    scale: Tensor,
+    columns: Sequence[int],
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor],
+    gates: Sequence[Tensor],
+) -> Tensor:
+    """Return the log values of exact cells (n, B), NaN where missing, on any device; see above."""
+    own = [select(part, columns, -2) for part in (*weights, *biases, *gates)]
+    location, scale = (select(part, columns)[:, None] for part in (location, scale))
+    return _PlainLogValues.apply(x, location, scale, len(gates), *own)
+
+
+def _three(raw: Sequence[Tensor], depth: int) -> tuple[Sequence[Tensor], ...]:
+    """Part parameters into weights, biases and gates."""
+    return raw[: depth + 1], raw[depth + 1 : 2 * depth + 2], raw[2 * depth + 2 :]
+
+
+def _log_density(x: Tensor, *raw: Tensor) -> Tensor:
+    depth = (len(raw) - 2) // 3
+    return leaves_plain.log_density(leaves_plain.constrain(*_three(raw, depth)), x)
+
+
+def _gradient(x: Tensor, grad: Tensor, *raw: Tensor) -> Tensor:
+    weights, biases, gates = _three(raw, (len(raw) - 2) // 3)
+    own = leaves_plain.constrain(weights, biases, gates)
+    return leaves_plain.to_raw(leaves_plain.gradient(own, x, grad), own, weights)
+
+
+def _log_density_in_blocks(x: Tensor, *raw: Tensor) -> Tensor:
+    own = leaves_plain.constrain(*_three(raw, (len(raw) - 2) // 3))
+    out = torch.empty(*x.shape, raw[0].shape[-1], dtype=raw[0].dtype, device=raw[0].device)
+    for some, rows in leaves_plain.in_blocks(*out.shape):
+        out[some, rows] = leaves_plain.log_density(own.columns(some), x[some, rows])
+    return out
+
+
+def _gradient_in_blocks(x: Tensor, grad: Tensor, *raw: Tensor) -> Tensor:
+    weights, biases, gates = _three(raw, (len(raw) - 2) // 3)
+    own = leaves_plain.constrain(weights, biases, gates)
+    count = sum(part.shape[:-2].numel() for part in raw)
+    planes = raw[0].new_zeros(count, *raw[0].shape[-2:])
+    for some, rows in leaves_plain.in_blocks(*grad.shape):
+        planes[:, some] += leaves_plain.gradient(own.columns(some), x[some, rows], grad[some, rows])
+    return leaves_plain.to_raw(planes, own, weights)
+
+
+class _PlainLogValues(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, location: Tensor, scale: Tensor, depth: int, *raw: Tensor
+    ) -> Tensor:
+        inside = (x - location) / scale
+        inside = torch.where(inside.isfinite(), inside, 0.0).to(raw[0].dtype)
+        ctx.compiled = compiled.can_call(_log_density)
+        if ctx.compiled:
+            value = compiled.call(_log_density, inside, *raw)
+        else:
+            value = _log_density_in_blocks(inside, *raw)
+        value -= scale.log().to(value.dtype)[..., None]
+        missing = x.isnan()[..., None]
+        ctx.save_for_backward(inside, missing, *raw)
+        return value.masked_fill_(missing, 0.0).masked_fill_(x.isinf()[..., None], -torch.inf)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        inside, missing, *raw = ctx.saved_tensors
+        grad = grads[0].masked_fill(missing, 0.0)
+        if ctx.compiled and compiled.is_sound(_gradient):
+            planes = compiled.call(_gradient, inside, grad, *raw)
+        else:
+            planes = _gradient_in_blocks(inside, grad, *raw)
+        return None, None, None, None, *unpack(planes, [part.shape for part in raw])

@@ -4,11 +4,10 @@ The same functions run eagerly, block by block, so that what is between two oper
 processor's cache; and compiled, where one loop does all of it. The backward pass goes through the
 networks again rather than storing them.
 
-Shapes: parameters (n, 1, M) for each weight, bias and gate; cells (n, B, 1). Every function also
-takes one column alone, (1, M) and (B, 1).
+Shapes: parameters (n, 1, M) for each weight, bias and gate; cells (n, B).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +17,9 @@ from torch import Tensor
 from marginals.numerics import log_softplus
 
 _BETA = 10.0  # of the weights' softplus, as in the paper
+
+# Numbers of a block: with what is made on the way they fill a megabyte or two.
+_BLOCK = 1 << 18
 
 Layers = tuple[tuple[Tensor, ...], ...]
 
@@ -42,13 +44,13 @@ class Constrained:
     gates: tuple[Tensor, ...]
     one_plus: tuple[Tensor, ...]
 
-    def column(self, c: int) -> "Constrained":
-        """Return the parameters of one column."""
+    def columns(self, some: slice) -> "Constrained":
+        """Return the parameters of some columns."""
         return Constrained(
-            tuple(w[:, :, c] for w in self.weights),
-            tuple(s[c] for s in self.sizes),
-            self.log_size[c],
-            *(tuple(part[:, c] for part in parts) for parts in self._parts()),
+            tuple(w[:, :, some] for w in self.weights),
+            tuple(size[some] for size in self.sizes),
+            self.log_size[some],
+            *(tuple(part[:, some] for part in parts) for parts in self._parts()),
         )
 
     def _parts(self) -> tuple[tuple[Tensor, ...], ...]:
@@ -85,8 +87,8 @@ def constrain(
 
 
 def walk(own: Constrained, x: Tensor) -> Walk:
-    """Go through the networks at `x`."""
-    values: list[tuple[Tensor, ...]] = [(x,)]
+    """Go through the networks at `x` (n, B)."""
+    values: list[tuple[Tensor, ...]] = [(x[..., None],)]
     slopes: list[tuple[Tensor, ...]] = []
     tanhs, before = [], []
     for layer, (gate, one_plus) in enumerate(zip(own.gates, own.one_plus, strict=True)):
@@ -108,21 +110,22 @@ def walk(own: Constrained, x: Tensor) -> Walk:
 
 
 def log_density(own: Constrained, x: Tensor) -> Tensor:
-    """Return the log density of leaves at `x`, on the scale of the networks."""
+    """Return the log density of leaves at `x` (n, B), on the scale of the networks, (n, B, M)."""
     found = walk(own, x)
     away = found.z.abs()
     return own.log_size + found.slope.log() - away - 2 * torch.log1p(torch.exp(-away))
 
 
-def gradient(own: Constrained, x: Tensor, grad: Tensor) -> list[Tensor]:
-    """Return the gradients of log weights, biases and gates: each plane summed over rows, (n, M).
+def gradient(own: Constrained, x: Tensor, grad: Tensor) -> Tensor:
+    """Return the gradients of log weights, biases and gates, summed over rows, (P, n, M).
 
     Those of the log weights still lack the factor of the relative weight itself.
     """
     found = walk(own, x)
     by_z = -grad * _tanh(0.5 * found.z)
     by_slope = grad / found.slope
-    by_h, by_before = (by_z,), (by_slope,)
+    by_h: tuple[Tensor, ...] = (by_z,)
+    by_before: tuple[Tensor, ...] = (by_slope,)
     by_weight: list[Tensor] = []
     by_bias: list[Tensor] = []
     by_gate: list[Tensor] = []
@@ -153,12 +156,40 @@ def gradient(own: Constrained, x: Tensor, grad: Tensor) -> list[Tensor]:
             new_h.append(torch.addcmul(one, gate[r], inner))
             new_before.append(other * torch.addcmul(one_plus[r], gate[r], square, value=-1))
         by_h, by_before = tuple(new_h), tuple(new_before)
-    return [*by_weight, *by_bias, *by_gate]
+    return torch.stack([*by_weight, *by_bias, *by_gate])
+
+
+def in_blocks(columns: int, rows: int, width: int) -> Iterator[tuple[slice, slice]]:
+    """Cut (n, B, M) into blocks of whole columns, or of rows of one, that stay in a cache.
+
+    >>> list(in_blocks(2, 5, width=_BLOCK // 4))
+    [(slice(0, 1, None), slice(0, 4, None)), (slice(0, 1, None), slice(4, 8, None)), \
+(slice(1, 2, None), slice(0, 4, None)), (slice(1, 2, None), slice(4, 8, None))]
+    """
+    high = max(1, min(rows, _BLOCK // width))
+    wide = max(1, _BLOCK // max(1, rows * width)) if high == rows else 1
+    for c in range(0, columns, wide):
+        for r in range(0, rows, high):
+            yield slice(c, c + wide), slice(r, r + high)
+
+
+def to_raw(planes: Tensor, own: Constrained, weights: Sequence[Tensor]) -> Tensor:
+    """Turn the gradients of `gradient` into those of the raw parameters, in place."""
+    first = 0
+    for weight, raw in zip(own.weights, weights, strict=True):
+        part = planes[first : first + raw.shape[:2].numel()]
+        part *= (weight.squeeze(-2) * slope_of_weights(raw)).flatten(0, 1)
+        first += len(part)
+    units = sum(len(gate) for gate in own.gates)
+    if units:
+        gate, one_plus = (torch.cat(parts).squeeze(-2) for parts in (own.gates, own.one_plus))
+        planes[-units:] *= (1 - gate) * one_plus
+    return planes
 
 
 def slope_of_weights(raw: Tensor) -> Tensor:
     """Return the derivative of the log of the softplus: beta sigmoid(s) / softplus(s)."""
-    return _BETA * torch.exp(F.logsigmoid(_BETA * raw) - log_softplus(raw, _BETA)) / _BETA
+    return torch.exp(F.logsigmoid(_BETA * raw) - log_softplus(raw, _BETA))
 
 
 def _affine(own: Constrained, layer: int, units: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -14,9 +14,12 @@ _LOCAL = threading.local()
 
 
 @contextmanager
-def products(precision: Precision) -> Iterator[None]:
-    """Let the contraction's products in this thread have a precision; "full" is the default."""
-    before = precision_of_products()
+def training(precision: Precision = "full") -> Iterator[None]:
+    """Promise one backward pass of first order at most, in this thread, and set the precision.
+
+    Kernels then bring a backward pass of their own, and products on a CUDA device the precision.
+    """
+    before = precision_in_training()
     _LOCAL.precision = precision
     try:
         yield
@@ -24,9 +27,9 @@ def products(precision: Precision) -> Iterator[None]:
         _LOCAL.precision = before
 
 
-def precision_of_products() -> Precision:
-    """Return the precision that this thread asks for."""
-    return getattr(_LOCAL, "precision", "full")
+def precision_in_training() -> Precision | None:
+    """Return the precision of products in this thread's training step; None outside of one."""
+    return getattr(_LOCAL, "precision", None)
 
 
 def product(

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from marginals.kernels import leaves as leaf_kernel
-from marginals.kernels import use_fused
+from marginals.kernels import precision_in_training, use_fused
 from marginals.leaves.base import Cells, ContinuousLeaves, LeafEvaluation, Truncation
 from marginals.leaves.monotone import (
     Network,
@@ -114,16 +114,19 @@ class NeuralLeaves(ContinuousLeaves):
         return torch.where(missing, 0.0, exact.index_copy(0, index, mixed))
 
     def _fused_log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor | None:
-        """Return log values from the fused kernel, where it serves."""
-        if not use_fused(self.biases[0]):
-            return None
+        """Return log values with a backward pass of their own, where a kernel serves."""
         raw = (list(self.weights), list(self.biases), list(self.gates))
         upper = cells.upper
         lower = upper if cells.upper is cells.lower or not cells.intervals else cells.lower
-        if not leaf_kernel.fits([part for parts in raw for part in parts], (lower, upper)):
+        fused = use_fused(self.biases[0])
+        if upper.requires_grad or lower.requires_grad:
             return None
-        place = index_of(columns, upper.device)
-        return leaf_kernel.log_values(lower, upper, self.location, self.scale, place, *raw)
+        if fused and leaf_kernel.fits([part for parts in raw for part in parts]):
+            place = index_of(columns, upper.device)
+            return leaf_kernel.log_values(lower, upper, self.location, self.scale, place, *raw)
+        if precision_in_training() is None or lower is not upper:
+            return None
+        return leaf_kernel.plain_log_values(upper, self.location, self.scale, columns, *raw)
 
     def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
         """Return log CDF, log survival and log density at `x` (n, B)."""

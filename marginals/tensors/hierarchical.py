@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from marginals import kernels
 from marginals.kernels import tree as tree_kernel
-from marginals.kernels.products import precision_of_products
+from marginals.kernels import tree_plain
 from marginals.numerics import (
     draw,
     draw_many,
@@ -130,19 +130,21 @@ class HierarchicalTensor(ComponentTensor):
         return max(1, len(self.raw)) * len(self.root) * len(self._shifts)
 
     def _fused_log_value(self, values: LeafValues) -> Tensor | None:
-        """Contract by fused kernels, where they serve: in recorded steps, and without gradients."""
+        """Contract with a backward pass of its own in training, or without any; None if neither."""
         leaves = values.log_values
-        if self.mera or not leaves.numel() or not kernels.use_fused(leaves):
+        if self.mera or not leaves.numel():
             return None
-        if len(self.root) > tree_kernel.MOST_WIDTH:
+        plan = self._plan(values.columns, leaves.device)
+        precision = kernels.precision_in_training()
+        fused = kernels.use_fused(leaves) and len(self.root) <= tree_kernel.MOST_WIDTH
+        if fused and (is_host_free() or not torch.is_grad_enabled()):
+            parts = (self.raw, self.root, plan.wiring, self.parametrisation == "softplus")
+            if is_host_free():
+                return tree_kernel.log_value(leaves, *parts, precision or "full")
+            return tree_kernel.exact_log_value(leaves, *parts)
+        if precision is None or is_host_free():
             return None
-        wiring = self._plan(values.columns, leaves.device).wiring
-        parts = (self.raw, self.root, wiring, self.parametrisation == "softplus")
-        if is_host_free():
-            return tree_kernel.log_value(leaves, *parts, precision_of_products())
-        if torch.is_grad_enabled() and (leaves.requires_grad or self.raw.requires_grad):
-            return None
-        return tree_kernel.exact_log_value(leaves, *parts)
+        return tree_plain.log_value(leaves, self.raw, self.root, plan.levels, self.parametrisation)
 
     def _up(
         self, values: LeafValues, weights: Tensor

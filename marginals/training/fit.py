@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from marginals.kernels import products
+from marginals.kernels import training
+from marginals.kernels.compiled import compiling, worth_compiling
 from marginals.model.density import Density
 from marginals.model.evidence import Evidence
 from marginals.training.batches import (
@@ -43,6 +44,8 @@ from marginals.training.threads import threads_for
 _MOST_JUDGING = 1 << 16
 # Training rows that show the loss before the first step.
 _MOST_AT_FIRST = 1 << 13
+# What a model says that a row costs, by leaf and hidden unit.
+_FLOATS_PER_UNIT = 8
 
 
 def fit(
@@ -116,6 +119,7 @@ class _Fit:
             with (
                 FitProgress(self.config.max_steps, self.config.progress) as bar,
                 threads_for(floats),
+                compiling(self._is_long(floats)),
             ):
                 self._go(bar)
         except FitError:
@@ -128,6 +132,13 @@ class _Fit:
         finally:
             load_weights(self.model, self.state.best)
         return self._result(resumed)
+
+    def _is_long(self, floats: int) -> bool:
+        """Say whether compiling for the CPU pays; a step works on about so many floats."""
+        if self.train.weight.is_cuda:
+            return False
+        steps = self.config.max_steps - self.state.step
+        return worth_compiling(floats // _FLOATS_PER_UNIT, steps, self.config.max_seconds)
 
     def _go(self, bar: FitProgress) -> None:
         self._evaluate_if_due(bar)
@@ -185,7 +196,7 @@ class _Fit:
         """Go down the gradient of one batch; return the sums of its losses and weights, (2,)."""
         optimiser = self.state.optimiser
         optimiser.zero_grad(set_to_none=True)
-        with products(self.config.products):
+        with training(self.config.products):
             log_value = self.model.contract(batch.evidence)
         weight = batch.weight.to(log_value.dtype)
         # The loss is the mean of -log p. Weights are relative to the mean of all, so that a batch
@@ -197,16 +208,14 @@ class _Fit:
         return torch.stack([-weight * log_value.detach(), weight]).sum(1)
 
     def _clip(self) -> None:
-        """Limit the gradient's norm; a fused optimiser does so as it reads the gradient."""
+        """Limit the gradient's norm; the fused optimiser does so as it reads the gradient."""
         optimiser, limit = self.state.optimiser, self.config.clip_norm
         if limit is None:
             return
-        if not optimiser.defaults["fused"]:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
-            return
         grads = [p.grad for p in self.model.parameters() if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
-        optimiser.grad_scale = (norm / limit).clamp_min(1.0)  # type: ignore[attr-defined]
+        scale = (norm / limit).clamp_min(1.0)
+        optimiser.grad_scale = scale.float()  # type: ignore[attr-defined]
 
     def _record(self, size: int) -> GraphedStep | None:
         weights, moments = copy_weights(self.model), copy_moments(self.state.optimiser)

@@ -66,12 +66,10 @@ def new_state(model: nn.Module, config: FitConfig) -> FitState:
         groups = [{"params": [*decayed, *plain], "weight_decay": 0.0}]
     groups = [group for group in groups if group["params"]]
     device = next(model.parameters()).device
-    if device.type == "cuda":
-        # One kernel for all parameters, which can be recorded.
-        rate = torch.tensor(config.learning_rate, device=device)
-        optimiser = torch.optim.AdamW(groups, lr=rate, fused=True, capturable=True)
-    else:
-        optimiser = torch.optim.AdamW(groups, lr=config.learning_rate)
+    on_gpu = device.type == "cuda"
+    # On a GPU the rate is read by a recorded step.
+    rate = torch.tensor(config.learning_rate, device=device) if on_gpu else config.learning_rate
+    optimiser = torch.optim.AdamW(groups, lr=rate, fused=True, capturable=on_gpu)
     state = FitState(
         optimiser=optimiser,
         best=copy_weights(model),

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from marginals.kernels import product, products
-from marginals.kernels.products import precision_of_products
+from marginals.kernels import precision_in_training, product, training
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -26,9 +25,9 @@ def test_the_relative_error_of_sums_of_nonnegative_terms(precision: str, error: 
 
 
 def test_the_precision_belongs_to_a_block() -> None:
-    assert precision_of_products() == "full"
-    with products("tf32"):
-        with products("bf16x3"):
-            assert precision_of_products() == "bf16x3"
-        assert precision_of_products() == "tf32"
-    assert precision_of_products() == "full"
+    assert precision_in_training() is None
+    with training("tf32"):
+        with training("bf16x3"):
+            assert precision_in_training() == "bf16x3"
+        assert precision_in_training() == "tf32"
+    assert precision_in_training() is None

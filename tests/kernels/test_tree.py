@@ -72,7 +72,7 @@ def test_a_training_step(
     values, error = values_of(tensor, rows), ERRORS[precision]
     exact, same = twin(tensor), doubled(values)
     expected = exact.log_value(same)
-    with kernels.fused(True), host_free(), kernels.products(precision):
+    with kernels.fused(True), host_free(), kernels.training(precision):
         found = tensor.log_value(values)
     assert bool(((found - expected).abs() <= 3 * error * (1 + expected.abs())).all())
     for one, other in zip(grads(found, values, tensor), grads(expected, same, exact), strict=True):
