@@ -112,33 +112,42 @@ def _three(raw: Sequence[Tensor], depth: int) -> tuple[Sequence[Tensor], ...]:
     return raw[: depth + 1], raw[depth + 1 : 2 * depth + 2], raw[2 * depth + 2 :]
 
 
-def _log_density(x: Tensor, *raw: Tensor) -> Tensor:
-    depth = (len(raw) - 2) // 3
-    return leaves_plain.log_density(leaves_plain.constrain(*_three(raw, depth)), x)
+# Compiled apart: in one piece, the compiler would constrain parameters anew for every row.
 
 
-def _gradient(x: Tensor, grad: Tensor, *raw: Tensor) -> Tensor:
-    weights, biases, gates = _three(raw, (len(raw) - 2) // 3)
-    own = leaves_plain.constrain(weights, biases, gates)
-    return leaves_plain.to_raw(leaves_plain.gradient(own, x, grad), own, weights)
+def _constrain(*raw: Tensor) -> tuple[Any, ...]:
+    return leaves_plain.constrain(*_three(raw, (len(raw) - 2) // 3)).parts()
 
 
-def _log_density_in_blocks(x: Tensor, *raw: Tensor) -> Tensor:
-    own = leaves_plain.constrain(*_three(raw, (len(raw) - 2) // 3))
-    out = torch.empty(*x.shape, raw[0].shape[-1], dtype=raw[0].dtype, device=raw[0].device)
+def _log_density(x: Tensor, *parts: Any) -> Tensor:
+    return leaves_plain.log_density(leaves_plain.Constrained(*parts), x)
+
+
+def _gradient(x: Tensor, grad: Tensor, *parts: Any) -> Tensor:
+    return leaves_plain.gradient(leaves_plain.Constrained(*parts), x, grad)
+
+
+def _to_raw(planes: Tensor, weights: Sequence[Tensor], *parts: Any) -> Tensor:
+    return leaves_plain.to_raw(planes, leaves_plain.Constrained(*parts), weights)
+
+
+def _log_density_in_blocks(x: Tensor, *parts: Any) -> Tensor:
+    own = leaves_plain.Constrained(*parts)
+    width = own.log_size.shape[-1]
+    out = torch.empty(*x.shape, width, dtype=x.dtype, device=x.device)
     for some, rows in leaves_plain.in_blocks(*out.shape):
         out[some, rows] = leaves_plain.log_density(own.columns(some), x[some, rows])
     return out
 
 
-def _gradient_in_blocks(x: Tensor, grad: Tensor, *raw: Tensor) -> Tensor:
-    weights, biases, gates = _three(raw, (len(raw) - 2) // 3)
-    own = leaves_plain.constrain(weights, biases, gates)
-    count = sum(part.shape[:-2].numel() for part in raw)
-    planes = raw[0].new_zeros(count, *raw[0].shape[-2:])
+def _gradient_in_blocks(x: Tensor, grad: Tensor, *parts: Any) -> Tensor:
+    own = leaves_plain.Constrained(*parts)
+    count = sum(len(part) for part in (*own.biases, *own.gates))
+    count += sum(weight.shape[:2].numel() for weight in own.weights)
+    planes = x.new_zeros(count, len(x), grad.shape[-1])
     for some, rows in leaves_plain.in_blocks(*grad.shape):
         planes[:, some] += leaves_plain.gradient(own.columns(some), x[some, rows], grad[some, rows])
-    return leaves_plain.to_raw(planes, own, weights)
+    return planes
 
 
 class _PlainLogValues(torch.autograd.Function):
@@ -150,21 +159,33 @@ class _PlainLogValues(torch.autograd.Function):
         inside = torch.where(inside.isfinite(), inside, 0.0).to(raw[0].dtype)
         ctx.compiled = compiled.can_call(_log_density)
         if ctx.compiled:
-            value = compiled.call(_log_density, inside, *raw)
+            parts = compiled.call(_constrain, *raw)
+            value = compiled.call(_log_density, inside, *parts)
         else:
-            value = _log_density_in_blocks(inside, *raw)
+            parts = _constrain(*raw)
+            value = _log_density_in_blocks(inside, *parts)
         value -= scale.log().to(value.dtype)[..., None]
-        missing = x.isnan()[..., None]
-        ctx.save_for_backward(inside, missing, *raw)
-        return value.masked_fill_(missing, 0.0).masked_fill_(x.isinf()[..., None], -torch.inf)
+        special = ~x.isfinite()
+        ctx.special = special[..., None] if bool(special.any()) else None
+        if ctx.special is not None:
+            value.masked_fill_(x.isnan()[..., None], 0.0)
+            value.masked_fill_(x.isinf()[..., None], -torch.inf)
+        ctx.save_for_backward(inside, *raw)
+        ctx.parts, ctx.depth = parts, depth
+        return value
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        inside, missing, *raw = ctx.saved_tensors
-        grad = grads[0].masked_fill(missing, 0.0)
+        inside, *raw = ctx.saved_tensors
+        grad = grads[0]
+        if ctx.special is not None:
+            grad = grad.masked_fill(ctx.special, 0.0)
+        weights = raw[: ctx.depth + 1]
         if ctx.compiled and compiled.is_sound(_gradient):
-            planes = compiled.call(_gradient, inside, grad, *raw)
+            planes = compiled.call(_gradient, inside, grad, *ctx.parts)
+            planes = compiled.call(_to_raw, planes, weights, *ctx.parts)
         else:
-            planes = _gradient_in_blocks(inside, grad, *raw)
+            planes = _gradient_in_blocks(inside, grad, *ctx.parts)
+            planes = _to_raw(planes, weights, *ctx.parts)
         return None, None, None, None, *unpack(planes, [part.shape for part in raw])

@@ -9,6 +9,7 @@ Shapes: parameters (n, 1, M) for each weight, bias and gate; cells (n, B).
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -50,11 +51,15 @@ class Constrained:
             tuple(w[:, :, some] for w in self.weights),
             tuple(size[some] for size in self.sizes),
             self.log_size[some],
-            *(tuple(part[:, some] for part in parts) for parts in self._parts()),
+            tuple(part[:, some] for part in self.biases),
+            tuple(part[:, some] for part in self.gates),
+            tuple(part[:, some] for part in self.one_plus),
         )
 
-    def _parts(self) -> tuple[tuple[Tensor, ...], ...]:
-        return self.biases, self.gates, self.one_plus
+    def parts(self) -> tuple[Any, ...]:
+        """Return what `__init__` takes: compiled functions know no classes of ours."""
+        sizes = (self.weights, self.sizes, self.log_size)
+        return (*sizes, self.biases, self.gates, self.one_plus)
 
 
 @dataclass(frozen=True)
@@ -174,17 +179,15 @@ def in_blocks(columns: int, rows: int, width: int) -> Iterator[tuple[slice, slic
 
 
 def to_raw(planes: Tensor, own: Constrained, weights: Sequence[Tensor]) -> Tensor:
-    """Turn the gradients of `gradient` into those of the raw parameters, in place."""
-    first = 0
-    for weight, raw in zip(own.weights, weights, strict=True):
-        part = planes[first : first + raw.shape[:2].numel()]
-        part *= (weight.squeeze(-2) * slope_of_weights(raw)).flatten(0, 1)
-        first += len(part)
-    units = sum(len(gate) for gate in own.gates)
-    if units:
-        gate, one_plus = (torch.cat(parts).squeeze(-2) for parts in (own.gates, own.one_plus))
-        planes[-units:] *= (1 - gate) * one_plus
-    return planes
+    """Turn the gradients of `gradient` into those of the raw parameters."""
+    factors = [
+        (weight.squeeze(-2) * slope_of_weights(raw)).flatten(0, 1)
+        for weight, raw in zip(own.weights, weights, strict=True)
+    ]
+    gate, one_plus = (torch.cat(parts).squeeze(-2) for parts in (own.gates, own.one_plus))
+    units = sum(len(bias) for bias in own.biases)
+    factors += [torch.ones_like(gate[:1]).expand(units, -1, -1), (1 - gate) * one_plus]
+    return planes * torch.cat(factors)
 
 
 def slope_of_weights(raw: Tensor) -> Tensor:
