@@ -97,7 +97,7 @@ class _Run:
 def _weights(raw: Tensor, stage: Stage, softplus: bool) -> Tensor:
     from marginals.kernels import tree_triton
 
-    return tree_triton.normalise(raw[stage.nodes].contiguous(), softplus)
+    return tree_triton.normalise(raw[stage.nodes].contiguous(), softplus)[0]
 
 
 def _forward(
@@ -130,12 +130,12 @@ class _LogValue(torch.autograd.Function):
         from marginals.kernels import tree_triton
 
         leaves = leaves.contiguous()
-        weights = tree_triton.normalise(raw, softplus)
+        weights, sums = tree_triton.normalise(raw, softplus)
         run = _forward(leaves, [weights[s.nodes] for s in wiring.stages], wiring, precision)
         log_root = tree_triton.log_normalise(root, softplus)
         out = tree_triton.close_root(leaves, run.nodes, run.peaks, wiring.root, log_root)
         ctx.save_for_backward(leaves, raw, root, log_root, out)
-        ctx.run, ctx.weights = run, weights
+        ctx.run, ctx.weights, ctx.sums = run, weights, sums
         ctx.wiring, ctx.softplus, ctx.precision = wiring, softplus, precision
         return out
 
@@ -165,7 +165,7 @@ class _LogValue(torch.autograd.Function):
             else:
                 by_weight[stage.nodes] = product(share.mT, terms, precision)
             tree_triton.level_back(by_term, terms, run.nodes, stage.children, by_leaf)
-        tree_triton.normalise_back(by_weight, weights, raw, ctx.softplus)
+        tree_triton.normalise_back(by_weight, weights, ctx.sums, raw, ctx.softplus)
         by_log_root = torch.mv(by_root.T, torch.ones_like(out))  # faster than a sum over rows
         tree_triton.log_normalise_back(by_log_root, log_root, root, ctx.softplus)
         return by_leaf, by_weight, by_log_root, None, None, None

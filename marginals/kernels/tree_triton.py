@@ -13,25 +13,33 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from marginals.kernels.leaves_network import fast_log
+
 _BETA = tl.constexpr(20.0)  # of the softplus of the paper's weights
 _LOG_BETA = tl.constexpr(math.log(20.0))
+_FAR = tl.constexpr(-60.0)  # below, the softplus of s is e^s to a rounding error and may underflow
 
 
-def normalise(raw: Tensor, softplus: bool) -> Tensor:
-    """Return weights that sum to one on the last dim, from free parameters (N, M, K)."""
-    weights = torch.empty_like(raw)
-    rows = raw.numel() // max(1, raw.shape[-1])
-    if rows:
-        _normalise[(rows,)](raw, weights, SOFTPLUS=softplus, **_row(raw.shape[-1]))
-    return weights
+def normalise(raw: Tensor, softplus: bool) -> tuple[Tensor, Tensor]:
+    """Return weights that sum to one on the last dim, from free parameters (N, M, K).
 
-
-def normalise_back(grad: Tensor, weights: Tensor, raw: Tensor, softplus: bool) -> Tensor:
-    """Turn the gradient of weights into that of their free parameters, in place."""
-    rows = raw.numel() // max(1, raw.shape[-1])
-    if rows:
+    Also what `normalise_back` needs: the sums (N, M) of softplus weights, -1 where all weights of a
+    row are so small that it is exp(20 raw) to a rounding error.
+    """
+    weights, sums = torch.empty_like(raw), raw.new_empty(raw.shape[:-1])
+    if sums.numel():
         row = _row(raw.shape[-1])
-        _normalise_back[(rows,)](grad, weights, raw, SOFTPLUS=softplus, **row)
+        _normalise[(sums.numel(),)](raw, weights, sums, SOFTPLUS=softplus, **row)
+    return weights, sums
+
+
+def normalise_back(
+    grad: Tensor, weights: Tensor, sums: Tensor, raw: Tensor, softplus: bool
+) -> Tensor:
+    """Turn the gradient of weights into that of their free parameters, in place."""
+    if sums.numel():
+        row = _row(raw.shape[-1])
+        _normalise_back[(sums.numel(),)](grad, weights, sums, raw, SOFTPLUS=softplus, **row)
     return grad
 
 
@@ -229,30 +237,57 @@ def _send(
 
 
 @triton.jit
-def _normalise(raw_at, out_at, SOFTPLUS: tl.constexpr, WIDTH: tl.constexpr, LANES: tl.constexpr):
+def _normalise(
+    raw_at, out_at, sums_at, SOFTPLUS: tl.constexpr, WIDTH: tl.constexpr, LANES: tl.constexpr
+):
     lane = tl.arange(0, LANES)
     inside = lane < WIDTH
     at = tl.program_id(0).to(tl.int64) * WIDTH + lane
     value = tl.load(raw_at + at, mask=inside, other=-float("inf"))
     if SOFTPLUS:
-        value = tl.where(inside, _log_softplus(tl.where(inside, value, 0.0)), -float("inf"))
-    value = tl.exp(value - tl.max(value, 0))
-    tl.store(out_at + at, value / tl.sum(value, 0), mask=inside)
+        value *= _BETA
+    top = tl.max(value, 0)
+    if SOFTPLUS and top > _FAR:
+        # log(1 + e), by its series where 1 + e has lost the digits of e.
+        e = tl.exp(-tl.abs(value))
+        soft = tl.maximum(value, 0.0) + tl.where(e < 1e-3, e - 0.5 * e * e, fast_log(1.0 + e))
+        total = tl.sum(soft, 0)
+        tl.store(sums_at + tl.program_id(0), total)
+    else:
+        soft = tl.exp(value - top)
+        total = tl.sum(soft, 0)
+        tl.store(sums_at + tl.program_id(0), -1.0)
+    tl.store(out_at + at, soft * (1.0 / total), mask=inside)
 
 
 @triton.jit
 def _normalise_back(
-    grad_at, weight_at, raw_at, SOFTPLUS: tl.constexpr, WIDTH: tl.constexpr, LANES: tl.constexpr
+    grad_at,
+    weight_at,
+    sums_at,
+    raw_at,
+    SOFTPLUS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    LANES: tl.constexpr,
 ):
     lane = tl.arange(0, LANES)
     inside = lane < WIDTH
     at = tl.program_id(0).to(tl.int64) * WIDTH + lane
     weight = tl.load(weight_at + at, mask=inside, other=0.0)
-    share = weight * tl.load(grad_at + at, mask=inside, other=0.0)
-    share -= weight * tl.sum(share, 0)
+    grad = tl.load(grad_at + at, mask=inside, other=0.0)
+    rest = grad - tl.sum(weight * grad, 0)
     if SOFTPLUS:
-        share *= _slope_of_softplus(tl.load(raw_at + at, mask=inside, other=0.0))
-    tl.store(grad_at + at, share, mask=inside)
+        total = tl.load(sums_at + tl.program_id(0))
+        if total > 0:
+            scaled = tl.load(raw_at + at, mask=inside, other=0.0) * _BETA
+            e = tl.exp(-tl.abs(scaled))
+            sigmoid = tl.where(scaled < 0, e, 1.0) / (1.0 + e)
+            slope = sigmoid * (20.0 / total)
+        else:
+            slope = weight * 20.0
+    else:
+        slope = weight
+    tl.store(grad_at + at, rest * slope, mask=inside)
 
 
 @triton.jit

@@ -23,19 +23,18 @@ from marginals.training.batches import (
     split,
 )
 from marginals.training.config import FitConfig
-from marginals.training.graphed import GraphedStep
+from marginals.training.graphed import GraphedStep, own_stream
 from marginals.training.identity import identify
 from marginals.training.progress import FitProgress
 from marginals.training.result import FitError, FitResult, Record
 from marginals.training.state import (
     Weights,
-    copy_moments,
     copy_weights,
     load_checkpoint,
-    load_moments,
     load_weights,
     new_state,
     save_checkpoint,
+    set_aside,
 )
 from marginals.training.threads import threads_for
 
@@ -110,6 +109,10 @@ class _Fit:
 
     def run(self) -> FitResult:
         """Step until a plateau or a limit; an interrupt leaves the best weights so far."""
+        with own_stream(self.train.weight.device):
+            return self._run()
+
+    def _run(self) -> FitResult:
         resumed = self._resume()
         self.started = time.monotonic() - self.state.seconds
         # The first step is checkpointed at once: a file that cannot be written shows early.
@@ -218,12 +221,7 @@ class _Fit:
         optimiser.grad_scale = scale.float()  # type: ignore[attr-defined]
 
     def _record(self, size: int) -> GraphedStep | None:
-        weights, moments = copy_weights(self.model), copy_moments(self.state.optimiser)
-
-        def restore() -> None:
-            load_weights(self.model, weights)
-            load_moments(self.state.optimiser, moments)
-
+        restore = set_aside(self.model, self.state.optimiser)
         noise = self.noise if self.config.noise else None
         try:
             return GraphedStep(self._learn, self.train, size, noise, restore)

@@ -5,7 +5,8 @@ wait for the host; replayed, they do not.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -15,6 +16,29 @@ from marginals.training.batches import Noise, Rows, moved
 
 _WARM_UPS = 3
 _RECORDING = threading.Lock()  # one at a time in a process
+
+
+@contextmanager
+def own_stream(device: torch.device) -> Iterator[None]:
+    """Work on a stream of its own on a GPU, unless there is one already.
+
+    Fits beside each other then do not wait for each other, and one workspace of the matrix products
+    serves steps and evaluations.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    outer = torch.cuda.current_stream(device)
+    if outer != torch.cuda.default_stream(device):
+        yield
+        return
+    inner = torch.cuda.Stream(device)
+    inner.wait_stream(outer)
+    try:
+        with torch.cuda.stream(inner):
+            yield
+    finally:
+        outer.wait_stream(inner)
 
 
 class GraphedStep:
@@ -47,15 +71,12 @@ class GraphedStep:
                 batch = moved(batch, noise, self.change)
             return step(batch)
 
-        # Recording must not happen on the default stream, and kernels must have run before.
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
         self.graph = torch.cuda.CUDAGraph()
-        with _RECORDING, host_free():
-            with torch.cuda.stream(stream):
-                for _ in range(_WARM_UPS):
-                    whole()
-            torch.cuda.current_stream().wait_stream(stream)
+        # Recording must not happen on the default stream, and kernels must have run before.
+        with _RECORDING, host_free(), own_stream(device):
+            stream = torch.cuda.current_stream()
+            for _ in range(_WARM_UPS):
+                whole()
             stream.synchronize()
             with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
                 self.added = whole()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,9 @@ def new_state(model: nn.Module, config: FitConfig) -> FitState:
     device = next(model.parameters()).device
     on_gpu = device.type == "cuda"
     # On a GPU the rate is read by a recorded step.
-    rate = torch.tensor(config.learning_rate, device=device) if on_gpu else config.learning_rate
+    rate: Any = config.learning_rate
+    if on_gpu:
+        rate = torch.tensor(rate, dtype=torch.float32, device=device)
     optimiser = torch.optim.AdamW(groups, lr=rate, fused=True, capturable=on_gpu)
     state = FitState(
         optimiser=optimiser,
@@ -85,17 +88,24 @@ def copy_weights(model: nn.Module) -> Weights:
     return {name: p.detach().clone() for name, p in model.named_parameters()}
 
 
+def set_aside(model: nn.Module, optimiser: torch.optim.AdamW) -> Callable[[], None]:
+    """Keep parameters and moments in the host's memory; return what sets them back."""
+    weights = {name: p.detach().cpu() for name, p in model.named_parameters()}
+    kept = optimiser.state_dict()["state"]
+    moments = {i: {key: t.cpu() for key, t in part.items()} for i, part in kept.items()}
+
+    def restore() -> None:
+        load_weights(model, weights)
+        load_moments(optimiser, moments)
+
+    return restore
+
+
 @torch.no_grad()
 def load_weights(model: nn.Module, weights: Weights) -> None:
     """Set the parameters."""
     for name, parameter in model.named_parameters():
         parameter.copy_(weights[name])
-
-
-def copy_moments(optimiser: torch.optim.AdamW) -> dict[int, Weights]:
-    """Copy the moments, by the number of their parameter; none before the first step."""
-    kept = optimiser.state_dict()["state"]
-    return {i: {key: t.clone() for key, t in part.items()} for i, part in kept.items()}
 
 
 @torch.no_grad()
