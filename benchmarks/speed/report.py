@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from statistics import fmean, stdev
 
 from benchmarks.pages import report
 from benchmarks.records import Record, joined
@@ -34,7 +35,7 @@ def tables(records: Sequence[Record]) -> str:
     for machine in machines(records):
         own = [r for r in records if machine_of(r) == machine]
         lines += [f"## {machine}", ""]
-        for part in (_rates, _steps, _queries, _fits, _scaling, _failures, _origin):
+        for part in (_rates, _steps, _quality, _queries, _fits, _scaling, _failures, _origin):
             lines += part(own)
     return "\n".join(lines).strip("\n") or NOTHING
 
@@ -125,6 +126,28 @@ def _steps(records: Sequence[Record]) -> list[str]:
             ]
         )
     return ["### A training step", "", *_table(head, rows)]
+
+
+def _quality(records: Sequence[Record]) -> list[str]:
+    """Held-out likelihood by the way that steps are computed, mean and spread over seeds."""
+    found = [r for r in _found(records, "quality") if "held_out" in r]
+    if not found:
+        return []
+    sets = list(dict.fromkeys(r["case"] for r in found))
+    rows = []
+    for who in dict.fromkeys(r["who"] for r in found):
+        own = [[r for r in found if r["who"] == who and r["case"] == name] for name in sets]
+        scores = [[r["held_out"] for r in part] for part in own]
+        seconds = fmean(r["seconds"] for part in own for r in part)
+        cells = [f"{fmean(s):.3f} ± {stdev(s) if len(s) > 1 else 0.0:.3f}" for s in scores]
+        rows.append([who, *cells, figure(seconds)])
+    one = found[0]
+    text = (
+        f"Test log-likelihood after the same training, width {one['width']}: mean and standard "
+        "deviation over seeds. Large batches have eight times the rows, an eighth of the steps, "
+        "and the rate of `rate_for_batch`."
+    )
+    return [text, "", *_table(["steps", *sets, "seconds a fit"], rows), ""]
 
 
 def _device(records: Sequence[Record]) -> str:

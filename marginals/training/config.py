@@ -1,6 +1,7 @@
 """The settings of a fit."""
 
 import dataclasses
+import math
 import os
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -12,13 +13,25 @@ from marginals.kernels import Precision
 _NUMBERS: dict[Any, tuple[Any, str]] = {int: (Integral, "an integer"), float: (Real, "a number")}
 
 
+def rate_for_batch(size: int, rate: float = 0.01, usual: int = 500) -> float:
+    """Return the learning rate for large batches: it grows with the root of the batch.
+
+    The noise of a gradient falls with the root of the batch, and AdamW divides by the gradient's
+    own size: so many fewer steps then go as far. Beyond sixteen times the usual batch it stays.
+
+    >>> rate_for_batch(500), rate_for_batch(2000)
+    (0.01, 0.02)
+    """
+    return rate * math.sqrt(min(max(1.0, size / usual), 16.0))
+
+
 @dataclass(frozen=True)
 class FitConfig:
     """The settings of a fit, checked where they are made.
 
     Args:
         batch_size: rows per step.
-        learning_rate: of AdamW, at the start.
+        learning_rate: of AdamW, at the start; for large batches see `rate_for_batch`.
         weight_decay: decoupled, on all parameters but biases and the logits of categories and of
             mixtures.
         clip_norm: the largest norm of the gradient, None for no clipping.
