@@ -1,7 +1,9 @@
-"""Fused kernels of the two hot loops, with the plain form of each and the choice between them.
+"""Fused kernels of the hot loops, with the plain form of each and the choice between them.
 
 - `leaves`: the log values of the paper's leaves; `leaves_plain` (any device and dtype) and
   `leaves_triton` (float32 on CUDA).
+- `inversion`: draws from leaves that are chosen cell by cell; plain in `leaves/neural.py` and
+  `inversion_triton`.
 - `tree`: the contraction of a hierarchical tensor; plain in `tensors/hierarchical.py` (any device
   and dtype) and `tree_triton` (float32 on CUDA).
 - `choice`: which is used; `products`: the precision of matrix products in training.

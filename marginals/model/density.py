@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 from marginals.model.evidence import Evidence, as_evidence
 from marginals.model.univariate import Univariates
+from marginals.numerics import floats_at_once
 
 if TYPE_CHECKING:
     from marginals.model.distribution import DensityDistribution
     from marginals.model.view import View
 
-# Floats that a batch of rows may hold at a time: past a few dozen MiB, larger batches gain nothing
-# on a CPU; a GPU wants more work per kernel.
-_CPU_FLOATS, _GPU_FLOATS = 1 << 23, 1 << 28
+# Floats that a batch of rows may hold at a time on a CPU.
+_CPU_FLOATS = 1 << 23
 
 
 class Density(nn.Module, ABC):
@@ -240,8 +240,8 @@ class Density(nn.Module, ABC):
     def rows_at_once(self) -> int:
         """Return how many rows are contracted at a time, by the memory they take."""
         parameter = next(self.parameters(), None)
-        on_gpu = parameter is not None and parameter.is_cuda
-        return max(1, (_GPU_FLOATS if on_gpu else _CPU_FLOATS) // max(1, self.row_cost()))
+        device = torch.device("cpu") if parameter is None else parameter.device
+        return max(1, floats_at_once(device, _CPU_FLOATS) // max(1, self.row_cost()))
 
     def _conditional(self, of: Evidence, given: Any) -> Tensor:
         if given is None:

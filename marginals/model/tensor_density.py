@@ -10,9 +10,12 @@ from marginals.leaves import Leaves
 from marginals.model.evidence import Evidence
 from marginals.model.leaf_density import LeafDensity
 from marginals.model.univariate import LeafMixtures
-from marginals.numerics import index_of
+from marginals.numerics import floats_at_once, index_of, select
 from marginals.tensors import ComponentTensor
 from marginals.tensors.base import LeafValues
+
+# Floats that a batch of draws may hold at a time on a CPU.
+_CPU_FLOATS = 1 << 24
 
 
 @final
@@ -61,6 +64,8 @@ class TensorDensity(LeafDensity):
     ) -> Tensor:
         """Draw `draws` complete rows for each row of evidence, (B, S, D)."""
         with torch.no_grad():
+            if len(given) == 1:  # the components of all draws come from one pass up
+                return self._sample_some(given, draws, generator)
             return sample_in_batches(self._sample_some, given, draws, self._draw_cost(), generator)
 
     def row_cost(self) -> int:
@@ -93,15 +98,30 @@ class TensorDensity(LeafDensity):
     ) -> Tensor:
         """Draw components down the tensor, then one leaf per cell, (B, S, D)."""
         values = self._values(given, range(self.columns))
-        components = self.tensor.sample(values, draws, generator).flatten(1)  # (D, B S)
-        cells = given.cells(values.columns).repeat(draws)
-        drawn = self.leaves.sample(components, values.columns, cells, generator)
-        back = torch.tensor(values.columns, device=drawn.device).argsort()
-        return drawn[back].T.reshape(len(given), draws, self.columns)
+        components = self.tensor.sample(values, draws, generator)  # (D, B, S)
+        cells = given.cells(values.columns)
+        # Draws for one row are not yet in batches.
+        size = self._draws_at_once() if len(given) == 1 else max(1, draws)
+        parts = [
+            self.leaves.sample(
+                part.flatten(1), values.columns, cells.repeat(part.shape[2]), generator
+            )
+            for part in components.split(size, 2)
+        ]
+        drawn = parts[0] if len(parts) == 1 else torch.cat(parts, 1)  # (D, B S)
+        back = sorted(range(self.columns), key=values.columns.__getitem__)
+        return select(drawn, back).T.reshape(len(given), draws, self.columns)
+
+    def _draws_at_once(self) -> int:
+        device = next(self.parameters()).device
+        return max(1, floats_at_once(device, _CPU_FLOATS) // self._leaf_cost())
 
     def _draw_cost(self) -> int:
+        return self.tensor.draw_cost() + self._leaf_cost()
+
+    def _leaf_cost(self) -> int:
         # Inversion holds some twenty numbers per hidden unit of the chosen leaves.
-        return self.tensor.draw_cost() + 20 * self.leaves.row_cost() // self.leaves.width
+        return max(1, 20 * self.leaves.row_cost() // self.leaves.width)
 
     def _zeros(self, *shape: int) -> Tensor:
         parameter = next(self.parameters())
@@ -112,7 +132,7 @@ def sample_in_batches(
     sample: Any, given: Evidence, draws: int, cost: int, generator: torch.Generator | None
 ) -> Tensor:
     """Draw for batches of rows, and for one row in batches of draws, (B, S, D)."""
-    most = max(1, (1 << 24) // cost)
+    most = max(1, floats_at_once(given.lower.device, _CPU_FLOATS) // cost)
     if len(given) == 1:
         sizes = [most] * (draws // most) + ([draws % most] if draws % most or not draws else [])
         return torch.cat([sample(given, size, generator) for size in sizes], dim=1)

@@ -235,7 +235,8 @@ def _draw_below(
     """Draw, at nodes whose component is `index` (n, B, S), the product they mix."""
     count, width, size = weights.shape
     node = torch.arange(count, device=index.device)[:, None, None]
-    if terms.shape[1] == 1:
+    # A table of all distributions, unless fewer draws than that need one each.
+    if terms.shape[1] == 1 and index.shape[2] >= width:
         table = (weights + terms).reshape(count * width, size)
         return draw_rows(table, node * width + index, generator)
     return draw(weights[node, index] + terms[:, :, None], generator)
