@@ -1,18 +1,21 @@
 """The paper's model: leaves contracted with a tensor."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from marginals.leaves import Leaves
+from marginals.model.density import in_batches
 from marginals.model.evidence import Evidence
 from marginals.model.leaf_density import LeafDensity
 from marginals.model.univariate import LeafMixtures
-from marginals.numerics import floats_at_once, index_of, select
+from marginals.numerics import floats_at_once, index_of, logsumexp, select
 from marginals.tensors import ComponentTensor
 from marginals.tensors.base import LeafValues
+
+Answer = Callable[[Evidence, Tensor], Tensor]
 
 # Floats that a batch of draws may hold at a time on a CPU.
 _CPU_FLOATS = 1 << 24
@@ -47,6 +50,56 @@ class TensorDensity(LeafDensity):
         if not evidence.columns:
             return self._zeros(len(evidence))
         return self.tensor.log_value(self._values(evidence, evidence.columns))
+
+    def contract_all(self, evidence: Evidence) -> Tensor:
+        """Return the log value of each row of evidence, (B,), in batches."""
+        size = self._rows_of(len(evidence.columns))
+        if len(evidence) <= size:
+            return self.contract(evidence)
+        with self.tensor.reused():
+            return in_batches(self.contract, evidence, size)
+
+    def log_value_beside(self, asked: Evidence, known: Evidence, place: Tensor) -> Tensor:
+        """Return the log value of each row of `asked` together with row `place[b]` of `known`.
+
+        What is known goes up the tensor once, as far as it meets no column that is asked for.
+        """
+        asked, known = asked.known().promised(), known.known().promised()
+        if not asked.columns or not known.columns:
+            return super().log_value_beside(asked, known, place)
+        value = self._beside_one if len(asked.columns) == 1 else self._beside_some
+        with self.tensor.reused():
+            answer, held = value(asked.columns, known)
+            size = self._rows_of(held)
+            parts = zip(asked.batches(size), place.split(size), strict=True)
+            return torch.cat([answer(part, rows) for part, rows in parts])
+
+    def _beside_one(self, columns: Sequence[int], known: Evidence) -> tuple[Answer, int]:
+        """Answer for one column: a mixture of its leaves, with weights by row of what is known.
+
+        Also say how many columns a row holds.
+        """
+        values = self._values(known, (*known.columns, *columns))
+        weights = self.tensor.log_outside(values)[values.columns.index(columns[0])]  # (U, M)
+
+        def answer(part: Evidence, rows: Tensor) -> Tensor:
+            return logsumexp(self._values(part, columns).log_values[0] + weights[rows])
+
+        return answer, 1
+
+    def _beside_some(self, columns: Sequence[int], known: Evidence) -> tuple[Answer, int]:
+        """Answer for several columns, beside what is known of each part of the tensor.
+
+        Also say how many columns a row holds.
+        """
+        fixed = self.tensor.condense(self._values(known, known.columns), columns)
+
+        def answer(part: Evidence, rows: Tensor) -> Tensor:
+            own = self._values(part, columns)
+            every = torch.cat([own.log_values, fixed.log_values[:, rows]])
+            return self.tensor.log_value(LeafValues(own.columns + fixed.columns, every))
+
+        return answer, len(columns) + len(fixed.columns)
 
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> LeafMixtures:
         """Return p(x_j | what is known of the other columns) for columns j, all by default."""
@@ -111,6 +164,10 @@ class TensorDensity(LeafDensity):
         drawn = parts[0] if len(parts) == 1 else torch.cat(parts, 1)  # (D, B S)
         back = sorted(range(self.columns), key=values.columns.__getitem__)
         return select(drawn, back).T.reshape(len(given), draws, self.columns)
+
+    def _rows_of(self, columns: int) -> int:
+        """Return how many rows of so many columns are contracted at a time."""
+        return self.rows_at_once() * self.columns // min(max(1, columns), self.columns)
 
     def _draws_at_once(self) -> int:
         device = next(self.parameters()).device
