@@ -177,8 +177,10 @@ class TensorDensity(LeafDensity):
         return self.tensor.draw_cost() + self._leaf_cost()
 
     def _leaf_cost(self) -> int:
-        # Inversion holds some twenty numbers per hidden unit of the chosen leaves.
-        return max(1, 20 * self.leaves.row_cost() // self.leaves.width)
+        # Inversion holds some twenty numbers per hidden unit of the chosen leaves; a draw from
+        # categories, some for each.
+        codes = sum(count or 0 for count in self.categories)
+        return max(1, 20 * self.leaves.row_cost() // self.leaves.width + 8 * codes)
 
     def _zeros(self, *shape: int) -> Tensor:
         parameter = next(self.parameters())

@@ -5,8 +5,11 @@ import torch
 from torch import Tensor
 
 from marginals import kernels
-from marginals.leaves import NeuralLeaves, Truncation
+from marginals.leaves import Leaves, NeuralLeaves, Truncation
 from marginals.leaves.monotone import value_and_slope
+from marginals.model.tensor_density import TensorDensity
+from marginals.structure import balanced
+from marginals.tensors import HierarchicalTensor
 from tests.kernels.test_leaves import DEVICE, cells_of, made, twin
 
 pytest.importorskip("triton")
@@ -114,3 +117,18 @@ def test_no_cells() -> None:
             nothing, nothing, nothing.long(), [0, 1], Truncation(nothing, nothing)
         )
     assert found.shape == (2, 0)
+
+
+def test_samples_of_a_model_are_those_of_the_plain_form() -> None:
+    columns, width = 4, 5
+    leaves = Leaves([made(columns, width, 1, 3)], [tuple(range(columns))])
+    model = TensorDensity(leaves, HierarchicalTensor(balanced(columns), width)).to(
+        DEVICE, torch.float32
+    )
+    drawn = []
+    for on in (True, False):
+        seed = torch.Generator(DEVICE).manual_seed(3)
+        with kernels.fused(on):
+            drawn.append(model.sample(200, {1: (0.0, 1.0), 2: 0.3}, seed))
+    assert drawn[0].shape == (200, columns)
+    assert torch.allclose(*drawn, rtol=1e-3, atol=1e-3)
