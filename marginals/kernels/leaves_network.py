@@ -3,7 +3,6 @@ r"""The networks of the paper's leaves inside of a Triton kernel, forward and ba
 Hidden units are tuples, which the compiler unrolls: depth and units are constants of a kernel.
 Weights are held relative to the largest of their layer, whose size is kept apart: the slope of a
 nearly flat network is a product of tiny numbers that would underflow.
-
 tanh h is 1 - 2 / (1 + e^2h), to 3e-7: by the hardware's own power of two and reciprocal.
 """
 
@@ -27,7 +26,7 @@ ASSEMBLY = tl.constexpr(
 
 
 @triton.jit
-def _log1p(x):
+def log1p(x):
     """Return log(1 + x) for 0 <= x <= 1, corrected for the rounding of 1 + x."""
     y = 1.0 + x
     none = y == 1.0
@@ -40,7 +39,7 @@ def _log_softplus(raw):
     scaled = raw * BETA
     far = scaled < -20.0
     near = tl.where(far, 0.0, scaled)
-    soft = tl.maximum(near, 0.0) + _log1p(tl.exp(-tl.abs(near)))
+    soft = tl.maximum(near, 0.0) + log1p(tl.exp(-tl.abs(near)))
     return tl.where(far, scaled, tl.log(soft)) - _LOG_BETA
 
 
@@ -109,7 +108,7 @@ def minus_tanh(x):
 
 @triton.jit
 def log_sigmoid(x):
-    return tl.minimum(x, 0.0) - _log1p(tl.exp(-tl.abs(x)))
+    return tl.minimum(x, 0.0) - log1p(tl.exp(-tl.abs(x)))
 
 
 @triton.jit

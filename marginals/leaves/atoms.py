@@ -18,6 +18,9 @@ from marginals.leaves.neural import NeuralLeaves
 from marginals.leaves.shared import SharedLeaves
 from marginals.numerics import draw, invert_monotone, log_matmul, logsumexp, select
 
+# Numbers that intervals of all components hold at a time where one of them is wanted.
+_MOST_NUMBERS = 1 << 22
+
 CONTINUOUS: dict[str, Callable[..., ContinuousLeaves]] = {
     "neural": NeuralLeaves,
     "shared": SharedLeaves,
@@ -157,10 +160,13 @@ class AtomLeaves(LeafFamily):
         """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
         lower, upper = within.lower, within.upper
         free = lower.isnan() | (lower == upper)
+        # Without an interval every continuous leaf counts whole.
+        bounded = lower is not upper
         low, high = torch.where(free, -torch.inf, lower), torch.where(free, torch.inf, upper)
         rows = torch.arange(len(columns), device=lower.device)[:, None]
         log_mass = self._log_mass(columns)[rows, components]  # (n, N, A + 1)
-        smooth = self.inner.log_interval(low, high, columns).gather(2, components[..., None])
+        whole = log_mass.new_zeros(*low.shape, 1)
+        smooth = self._log_smooth(low, high, components, columns) if bounded else whole
         inside = torch.where(self._within(low, high, columns), log_mass[..., :-1], -torch.inf)
         choice = draw(torch.cat([inside, log_mass[..., -1:] + smooth], -1), generator)
         smooth_draw = self.inner.sample(components, columns, within, generator)
@@ -225,6 +231,18 @@ class AtomLeaves(LeafFamily):
         most = self.logits.shape[-1] - 1
         rows = tuple((*self.atoms[c], *(torch.nan,) * (most - len(self.atoms[c]))) for c in columns)
         return _constant(rows, like.dtype, like.device)[:, None]
+
+    def _log_smooth(
+        self, low: Tensor, high: Tensor, components: Tensor, columns: Sequence[int]
+    ) -> Tensor:
+        """Return the chosen continuous leaves' log probability of intervals (n, N), (n, N, 1)."""
+        size = max(1, _MOST_NUMBERS // self.inner.row_cost())
+        sides = (part.split(size, 1) for part in (low, high, components))
+        parts = [
+            self.inner.log_interval(below, above, columns).gather(2, chosen[..., None])
+            for below, above, chosen in zip(*sides, strict=True)
+        ]
+        return torch.cat(parts, 1)
 
     def _within(self, lower: Tensor, upper: Tensor, columns: Sequence[int]) -> Tensor:
         points = self._points(columns, lower)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from marginals.kernels import inversion as inversion_kernel
 from marginals.kernels import leaves as leaf_kernel
 from marginals.kernels import precision_in_training, use_fused
 from marginals.leaves.base import Cells, ContinuousLeaves, LeafEvaluation, Truncation
@@ -236,35 +237,38 @@ class NeuralLeaves(ContinuousLeaves):
         within: Truncation,
     ) -> Tensor:
         """Invert one leaf per cell (n, N) at u, within its bounds."""
-        network = self._network(columns, components)
-        dtype = within.lower.dtype
-        location, scale = (t[list(columns)][:, None].to(dtype) for t in (self.location, self.scale))
+        levels = log_u.to(self._dtype), log_1mu.to(self._dtype)
+        location, scale = (t.to(within.lower) for t in self._scaling(columns, within.lower))
         missing, exact = within.lower.isnan(), within.lower == within.upper
-        lower = torch.where(missing | exact, -torch.inf, (within.lower - location) / scale)
-        upper = torch.where(missing | exact, torch.inf, (within.upper - location) / scale)
-        ends = (_finite(t).to(self._dtype) for t in (lower, upper, upper - lower))
-        low, high, gap = values_and_gap(network, *ends)
-        low = torch.where(lower.isinf(), lower.to(self._dtype), low)
-        high = torch.where(upper.isinf(), upper.to(self._dtype), high)
-        gap = torch.where(lower.isinf() | upper.isinf(), torch.inf, gap)
-        target = logit_of_interval(
-            F.logsigmoid(low),
-            F.logsigmoid(-high),
-            log_sigmoid_interval(low, high, gap),
-            log_u.to(self._dtype),
-            log_1mu.to(self._dtype),
-        )
-
-        def z_and_slope(x: Tensor) -> tuple[Tensor, Tensor]:
-            z, log_slope = value_and_slope(network, x)
-            return z, log_slope.exp()
-
-        x = invert_monotone(z_and_slope, target, *bracket(network, target))
+        ends: tuple[Tensor, Tensor, Tensor] | None = None
+        if within.lower is not within.upper:
+            lower = torch.where(missing | exact, -torch.inf, (within.lower - location) / scale)
+            upper = torch.where(missing | exact, torch.inf, (within.upper - location) / scale)
+            length = (upper - lower).to(self._dtype)
+            ends = lower.to(self._dtype), upper.to(self._dtype), length
+        x = self._fused_solution(levels, components, columns, ends)
+        if x is None:
+            x = _solution(self._network(columns, components), levels, ends)
         # In the precision of the question: around a large offset float32 has few numbers.
         x = x.to(within.lower.dtype) * scale + location
-        least = within.lower.nextafter(torch.full_like(within.lower, torch.inf))
-        x = torch.where(missing, x, x.clamp(least, within.upper))
+        if ends is not None:
+            least = within.lower.nextafter(torch.full_like(within.lower, torch.inf))
+            x = torch.where(missing, x, x.clamp(least, within.upper))
         return torch.where(exact, within.lower, x)
+
+    def _fused_solution(
+        self,
+        levels: tuple[Tensor, Tensor],
+        components: Tensor,
+        columns: Sequence[int],
+        ends: tuple[Tensor, Tensor, Tensor] | None,
+    ) -> Tensor | None:
+        """Return quantiles in units of the networks from the fused kernel, where it serves."""
+        raw = [*self.weights, *self.biases, *self.gates]
+        if not use_fused(self.biases[0]) or not inversion_kernel.fits(raw):
+            return None
+        place = index_of(columns, components.device)
+        return inversion_kernel.invert_chosen(*levels, components, place, ends, raw, self.depth)
 
     # Starting points --------------------------------------------------------------------------
 
@@ -350,6 +354,30 @@ class NeuralLeaves(ContinuousLeaves):
             tuple(make_layer(w, b, _BETA) for w, b in zip(weights, biases, strict=True)),
             tuple(make_gate(pick(raw)) for raw in self.gates),
         )
+
+
+def _solution(
+    network: Network,
+    levels: tuple[Tensor, Tensor],
+    ends: tuple[Tensor, Tensor, Tensor] | None,
+) -> Tensor:
+    """Return where networks (..., n, N) reach log u and log(1 - u) between ends and their gap."""
+    log_u, log_1mu = levels
+    target = log_u - log_1mu
+    if ends is not None:
+        lower, upper, _ = ends
+        low, high, gap = values_and_gap(network, *(_finite(t) for t in ends))
+        low, high = (torch.where(t.isinf(), t, z) for t, z in ((lower, low), (upper, high)))
+        gap = torch.where(lower.isinf() | upper.isinf(), torch.inf, gap)
+        mass = log_sigmoid_interval(low, high, gap)
+        parts = (F.logsigmoid(low), F.logsigmoid(-high), mass)
+        target = logit_of_interval(*parts, log_u, log_1mu)
+
+    def z_and_slope(x: Tensor) -> tuple[Tensor, Tensor]:
+        z, log_slope = value_and_slope(network, x)
+        return z, log_slope.exp()
+
+    return invert_monotone(z_and_slope, target, *bracket(network, target))
 
 
 def _bracket_mixture(

@@ -9,14 +9,16 @@ from torch import Tensor, nn
 
 from marginals.model.evidence import Evidence, as_evidence
 from marginals.model.univariate import Univariates
+from marginals.numerics import floats_at_once
 
 if TYPE_CHECKING:
     from marginals.model.distribution import DensityDistribution
     from marginals.model.view import View
 
-# Floats that a batch of rows may hold at a time: past a few dozen MiB, larger batches gain nothing
-# on a CPU; a GPU wants more work per kernel.
-_CPU_FLOATS, _GPU_FLOATS = 1 << 23, 1 << 28
+# Floats that a batch of rows may hold at a time on a CPU.
+_CPU_FLOATS = 1 << 23
+# Fewer questions than this do not pay for looking whether they share their evidence.
+_SHARED_ROWS = 8
 
 
 class Density(nn.Module, ABC):
@@ -65,6 +67,10 @@ class Density(nn.Module, ABC):
         """Return the log density of the exact cells and probability of the others, (B,)."""
         # A column that is missing everywhere is one not asked about: the same sums, to the bit.
         evidence = self.checked(evidence).known().promised()
+        return self.contract_all(evidence)
+
+    def contract_all(self, evidence: Evidence) -> Tensor:
+        """Return the log value of each row of evidence, (B,), in batches."""
         return in_batches(self.contract, evidence, self.rows_at_once())
 
     def logpdf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
@@ -240,26 +246,51 @@ class Density(nn.Module, ABC):
     def rows_at_once(self) -> int:
         """Return how many rows are contracted at a time, by the memory they take."""
         parameter = next(self.parameters(), None)
-        on_gpu = parameter is not None and parameter.is_cuda
-        return max(1, (_GPU_FLOATS if on_gpu else _CPU_FLOATS) // max(1, self.row_cost()))
+        device = torch.device("cpu") if parameter is None else parameter.device
+        return max(1, floats_at_once(device, _CPU_FLOATS) // max(1, self.row_cost()))
+
+    def log_value_beside(self, asked: Evidence, known: Evidence, place: Tensor) -> Tensor:
+        """Return the log value of each row of `asked` together with row `place[b]` of `known`.
+
+        A density that can reuse its work on what is known overrides this.
+        """
+        return self.log_value(asked.join(known.rows(place)))
 
     def _conditional(self, of: Evidence, given: Any) -> Tensor:
         if given is None:
             return self.log_value(of)
-        known = self.checked(given)
-        base = self._value_of_given(known)
-        joint = self.checked(of).join(known)
-        return self.log_value(joint) - base
+        asked, known = self.checked(of), self.checked(given)
+        asked.check_joins(known)
+        shared = self._shared(asked, known)
+        if shared is None:
+            base = self._value_of_given(known)
+            return self.log_value(asked.join(known)) - base
+        few, place = shared
+        base = self._value_of_given(few, place)
+        return self.log_value_beside(asked, few, place) - base[place]
 
-    def _value_of_given(self, known: Evidence) -> Tensor:
+    def _shared(self, asked: Evidence, known: Evidence) -> tuple[Evidence, Tensor] | None:
+        """Return the different rows of what is known and their places, if they are few."""
+        if not known.columns or len(asked) < _SHARED_ROWS:
+            return None
+        if len(known) == 1:
+            place = torch.zeros(len(asked), dtype=torch.long, device=known.lower.device)
+            return known, place
+        if len(known) != len(asked):
+            return None
+        return known.distinct(min(len(known) // 4, self.rows_at_once()))
+
+    def _value_of_given(self, known: Evidence, place: Tensor | None = None) -> Tensor:
+        """Return the log value of what is given; `place` says where its rows come from."""
         if not known.columns:
             return known.lower.new_zeros(len(known))
         value = self.log_value(known)
         impossible = ~(value > -torch.inf)
         if bool(impossible.any()):
+            rows = impossible if place is None else impossible[place]
             raise ValueError(
                 "Expected `given` to have positive probability; got none in row "
-                f"{int(impossible.nonzero()[0])}. Condition on an event that can happen."
+                f"{int(rows.nonzero()[0])}. Condition on an event that can happen."
             )
         return value
 

@@ -133,6 +133,18 @@ class Evidence:
         >>> Evidence.of({0: 1.0}).join(Evidence.of({2: (0.0, None)})).columns
         (0, 2)
         """
+        self.check_joins(other)
+        rows = len(other) if len(self) == 1 else len(self)
+        first, second = self.expand(rows), other.expand(rows)
+        second = second.to(first.lower.device)
+        lower = torch.cat([first.lower, second.lower], 1)
+        intervals = first.intervals | second.intervals
+        upper = torch.cat([first.upper, second.upper], 1) if intervals else lower
+        sets = {**first.sets, **second.sets}
+        return Evidence(first.columns + second.columns, lower, upper, sets, intervals)
+
+    def check_joins(self, other: "Evidence") -> None:
+        """Refuse evidence that speaks of the same columns or of another number of rows."""
         shared = sorted(set(self.columns) & set(other.columns))
         if shared:
             raise ValueError(
@@ -144,14 +156,30 @@ class Evidence:
                 f"Expected evidence with one row or with as many rows as asked; got {len(self)} "
                 f"and {len(other)}."
             )
-        rows = len(other) if len(self) == 1 else len(self)
-        first, second = self.expand(rows), other.expand(rows)
-        second = second.to(first.lower.device)
-        lower = torch.cat([first.lower, second.lower], 1)
-        intervals = first.intervals | second.intervals
-        upper = torch.cat([first.upper, second.upper], 1) if intervals else lower
-        sets = {**first.sets, **second.sets}
-        return Evidence(first.columns + second.columns, lower, upper, sets, intervals)
+
+    def distinct(self, most: int) -> "tuple[Evidence, Tensor] | None":
+        """Return the different rows and which of them each row is; None for more than `most`.
+
+        Rows are told apart by a hash and then compared, which takes a tenth of the time of sorting
+        them. Sets that differ from row to row are not looked into.
+
+        >>> Evidence.exact(torch.tensor([[2.0], [1.0], [2.0]])).distinct(2)[1].bincount().sort()[0]
+        tensor([1, 2])
+        """
+        if any(len(mask) > 1 for mask in self.sets.values()) or self.lower.requires_grad:
+            return None
+        sides = [self.lower] if self.upper is self.lower else [self.lower, self.upper]
+        bits = torch.cat([_bits(side) for side in sides], 1)  # (B, n) or (B, 2 n)
+        hashes, place = torch.unique((bits * _odd(bits)).sum(1), return_inverse=True)
+        if len(hashes) > most:
+            return None
+        index = torch.arange(len(self), device=place.device)
+        first = place.new_zeros(len(hashes)).scatter_reduce(
+            0, place, index, "amin", include_self=False
+        )
+        if bool((bits[first[place]] != bits).any()):
+            return None
+        return self.rows(first), place
 
     def expand(self, rows: int) -> "Evidence":
         """Let a single row stand for `rows` rows."""
@@ -287,6 +315,17 @@ def _rows(x: Tensor, index: Tensor | slice) -> Tensor:
     if isinstance(index, Tensor) and index.dtype == torch.long and index.ndim == 1:
         return x.index_select(0, index)  # a faster kernel than that of any index
     return x[index]
+
+
+def _bits(x: Tensor) -> Tensor:
+    """Return the bits of floats as whole numbers."""
+    return x.double().contiguous().view(torch.int64)
+
+
+def _odd(bits: Tensor) -> Tensor:
+    """Return an odd number for each column, of which no few add up to another."""
+    seed = torch.Generator().manual_seed(0)
+    return (2 * torch.randint(1 << 62, bits.shape[1:], generator=seed) + 1).to(bits.device)
 
 
 def _matrix(x: Any, name: str) -> Tensor:

@@ -76,6 +76,11 @@ class Mixture(Density):
         """Return the log value of each row of evidence, (B,), in one go."""
         return logsumexp(self._log_joint(evidence))
 
+    def log_value_beside(self, asked: Evidence, known: Evidence, place: Tensor) -> Tensor:
+        """Return the log value of each row of `asked` together with row `place[b]` of `known`."""
+        values = [member.log_value_beside(asked, known, place) for member in self.densities]
+        return logsumexp(torch.stack(values, -1) + self.log_weights())
+
     def univariates(
         self, given: Any = None, columns: Sequence[int] | None = None
     ) -> UnivariateMixture:

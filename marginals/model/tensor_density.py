@@ -1,18 +1,24 @@
 """The paper's model: leaves contracted with a tensor."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from marginals.leaves import Leaves
+from marginals.model.density import in_batches
 from marginals.model.evidence import Evidence
 from marginals.model.leaf_density import LeafDensity
 from marginals.model.univariate import LeafMixtures
-from marginals.numerics import index_of
+from marginals.numerics import floats_at_once, index_of, logsumexp, select
 from marginals.tensors import ComponentTensor
 from marginals.tensors.base import LeafValues
+
+Answer = Callable[[Evidence, Tensor], Tensor]
+
+# Floats that a batch of draws may hold at a time on a CPU.
+_CPU_FLOATS = 1 << 24
 
 
 @final
@@ -45,6 +51,56 @@ class TensorDensity(LeafDensity):
             return self._zeros(len(evidence))
         return self.tensor.log_value(self._values(evidence, evidence.columns))
 
+    def contract_all(self, evidence: Evidence) -> Tensor:
+        """Return the log value of each row of evidence, (B,), in batches."""
+        size = self._rows_of(len(evidence.columns))
+        if len(evidence) <= size:
+            return self.contract(evidence)
+        with self.tensor.reused():
+            return in_batches(self.contract, evidence, size)
+
+    def log_value_beside(self, asked: Evidence, known: Evidence, place: Tensor) -> Tensor:
+        """Return the log value of each row of `asked` together with row `place[b]` of `known`.
+
+        What is known goes up the tensor once, as far as it meets no column that is asked for.
+        """
+        asked, known = asked.known().promised(), known.known().promised()
+        if not asked.columns or not known.columns:
+            return super().log_value_beside(asked, known, place)
+        value = self._beside_one if len(asked.columns) == 1 else self._beside_some
+        with self.tensor.reused():
+            answer, held = value(asked.columns, known)
+            size = self._rows_of(held)
+            parts = zip(asked.batches(size), place.split(size), strict=True)
+            return torch.cat([answer(part, rows) for part, rows in parts])
+
+    def _beside_one(self, columns: Sequence[int], known: Evidence) -> tuple[Answer, int]:
+        """Answer for one column: a mixture of its leaves, with weights by row of what is known.
+
+        Also say how many columns a row holds.
+        """
+        values = self._values(known, (*known.columns, *columns))
+        weights = self.tensor.log_outside(values)[values.columns.index(columns[0])]  # (U, M)
+
+        def answer(part: Evidence, rows: Tensor) -> Tensor:
+            return logsumexp(self._values(part, columns).log_values[0] + weights[rows])
+
+        return answer, 1
+
+    def _beside_some(self, columns: Sequence[int], known: Evidence) -> tuple[Answer, int]:
+        """Answer for several columns, beside what is known of each part of the tensor.
+
+        Also say how many columns a row holds.
+        """
+        fixed = self.tensor.condense(self._values(known, known.columns), columns)
+
+        def answer(part: Evidence, rows: Tensor) -> Tensor:
+            own = self._values(part, columns)
+            every = torch.cat([own.log_values, fixed.log_values[:, rows]])
+            return self.tensor.log_value(LeafValues(own.columns + fixed.columns, every))
+
+        return answer, len(columns) + len(fixed.columns)
+
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> LeafMixtures:
         """Return p(x_j | what is known of the other columns) for columns j, all by default."""
         known = self.checked(Evidence.nothing() if given is None else given)
@@ -61,6 +117,8 @@ class TensorDensity(LeafDensity):
     ) -> Tensor:
         """Draw `draws` complete rows for each row of evidence, (B, S, D)."""
         with torch.no_grad():
+            if len(given) == 1:  # the components of all draws come from one pass up
+                return self._sample_some(given, draws, generator)
             return sample_in_batches(self._sample_some, given, draws, self._draw_cost(), generator)
 
     def row_cost(self) -> int:
@@ -93,15 +151,36 @@ class TensorDensity(LeafDensity):
     ) -> Tensor:
         """Draw components down the tensor, then one leaf per cell, (B, S, D)."""
         values = self._values(given, range(self.columns))
-        components = self.tensor.sample(values, draws, generator).flatten(1)  # (D, B S)
-        cells = given.cells(values.columns).repeat(draws)
-        drawn = self.leaves.sample(components, values.columns, cells, generator)
-        back = torch.tensor(values.columns, device=drawn.device).argsort()
-        return drawn[back].T.reshape(len(given), draws, self.columns)
+        components = self.tensor.sample(values, draws, generator)  # (D, B, S)
+        cells = given.cells(values.columns)
+        # Draws for one row are not yet in batches.
+        size = self._draws_at_once() if len(given) == 1 else max(1, draws)
+        parts = [
+            self.leaves.sample(
+                part.flatten(1), values.columns, cells.repeat(part.shape[2]), generator
+            )
+            for part in components.split(size, 2)
+        ]
+        drawn = parts[0] if len(parts) == 1 else torch.cat(parts, 1)  # (D, B S)
+        back = sorted(range(self.columns), key=values.columns.__getitem__)
+        return select(drawn, back).T.reshape(len(given), draws, self.columns)
+
+    def _rows_of(self, columns: int) -> int:
+        """Return how many rows of so many columns are contracted at a time."""
+        return self.rows_at_once() * self.columns // min(max(1, columns), self.columns)
+
+    def _draws_at_once(self) -> int:
+        device = next(self.parameters()).device
+        return max(1, floats_at_once(device, _CPU_FLOATS) // self._leaf_cost())
 
     def _draw_cost(self) -> int:
-        # Inversion holds some twenty numbers per hidden unit of the chosen leaves.
-        return self.tensor.draw_cost() + 20 * self.leaves.row_cost() // self.leaves.width
+        return self.tensor.draw_cost() + self._leaf_cost()
+
+    def _leaf_cost(self) -> int:
+        # Inversion holds some twenty numbers per hidden unit of the chosen leaves; a draw from
+        # categories, some for each.
+        codes = sum(count or 0 for count in self.categories)
+        return max(1, 20 * self.leaves.row_cost() // self.leaves.width + 8 * codes)
 
     def _zeros(self, *shape: int) -> Tensor:
         parameter = next(self.parameters())
@@ -112,7 +191,7 @@ def sample_in_batches(
     sample: Any, given: Evidence, draws: int, cost: int, generator: torch.Generator | None
 ) -> Tensor:
     """Draw for batches of rows, and for one row in batches of draws, (B, S, D)."""
-    most = max(1, (1 << 24) // cost)
+    most = max(1, floats_at_once(given.lower.device, _CPU_FLOATS) // cost)
     if len(given) == 1:
         sizes = [most] * (draws // most) + ([draws % most] if draws % most or not draws else [])
         return torch.cat([sample(given, size, generator) for size in sizes], dim=1)

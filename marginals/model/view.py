@@ -70,10 +70,8 @@ class View(Density):
 
     def log_value(self, evidence: Any) -> Tensor:
         """Return the log density of the exact cells and probability of the others, (B,)."""
-        joint = self._with_given(self.checked(evidence))
-        if not self.given.columns:
-            return self.base.log_value(joint)
-        return self.base.log_value(joint) - self.base.log_value(self.given)
+        asked = self.checked(evidence).renamed(self.kept)
+        return self.base._conditional(asked, self.given if self.given.columns else None)
 
     def contract(self, evidence: Evidence) -> Tensor:
         """Return the log value of each row of evidence, (B,), in one go."""

@@ -15,6 +15,7 @@ from marginals.numerics.logspace import (
     raw_weights,
     sum_of_others,
 )
+from marginals.numerics.memory import floats_at_once
 from marginals.numerics.normal import (
     log_normal_cdf,
     log_normal_density,
@@ -31,6 +32,7 @@ __all__ = [
     "draw_many",
     "draw_rows",
     "factors",
+    "floats_at_once",
     "host_free",
     "index_of",
     "invert_monotone",

@@ -4,7 +4,8 @@ Shapes: B rows, D columns, n of them at hand, M components, S draws per row.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,22 @@ class ComponentTensor(nn.Module, ABC):
     @abstractmethod
     def log_value(self, values: LeafValues) -> Tensor:
         """Contract: the log of sum_i A_i prod_j exp(log_values[j, :, i_j]), (B,)."""
+
+    def condense(self, values: LeafValues, asked: Sequence[int]) -> LeafValues:
+        """Contract the leaf values as far as that can be done before columns `asked` are known.
+
+        The answer takes the place of the values in a `LeafValues` for `log_value`, where it stands
+        beside those of `asked`; its columns may be names that only this tensor understands.
+        """
+        return values
+
+    @contextmanager
+    def reused(self) -> Iterator[None]:
+        """Reuse what follows from the weights alone, for all that is asked inside.
+
+        The weights must not change meanwhile.
+        """
+        yield
 
     @abstractmethod
     def log_outside(self, values: LeafValues) -> Tensor:

@@ -1,5 +1,6 @@
 """The CP tensor: one component index shared by all columns, a plain mixture of products."""
 
+from collections.abc import Sequence
 from typing import Any, final
 
 import torch
@@ -47,6 +48,10 @@ class CPTensor(ComponentTensor):
     def log_value(self, values: LeafValues) -> Tensor:
         """Contract the leaf values, (B,)."""
         return logsumexp(self._log_joint(values))
+
+    def condense(self, values: LeafValues, asked: Sequence[int]) -> LeafValues:
+        """Multiply the leaf values, which stand for the first of their columns."""
+        return LeafValues(values.columns[:1], values.log_values.sum(0, keepdim=True))
 
     def log_outside(self, values: LeafValues) -> Tensor:
         """Return what the rest says of each column's component, (n, B, M)."""

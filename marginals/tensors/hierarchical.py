@@ -1,6 +1,9 @@
 """The diagonal hierarchical Tucker tensor over a tree of columns, and its MERA-style variant."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, final
 
 import torch
@@ -23,10 +26,12 @@ from marginals.numerics import (
 from marginals.numerics.logspace import Parametrisation, raw_weights
 from marginals.structure import Tree
 from marginals.tensors.base import ComponentTensor, LeafValues
-from marginals.tensors.plan import Level, Plan, make_plan
+from marginals.tensors.plan import Level, Plan, make_partial_plan, make_plan
 
 # Plans kept for column subsets seen before; a plan is a few small index tensors.
 _MOST_PLANS = 256
+# Weights by level while they are reused, in each thread for itself.
+_LOCAL = threading.local()
 
 
 @final
@@ -98,31 +103,46 @@ class HierarchicalTensor(ComponentTensor):
         fused = self._fused_log_value(values)
         if fused is not None:
             return fused
-        pool, _ = self._up(values, self._log_weights())
+        pool, _ = self._up(values)
         return logsumexp(self._log_root() + pool.sum(0))
+
+    def condense(self, values: LeafValues, asked: Sequence[int]) -> LeafValues:
+        """Contract the nodes that have no column of `asked` below; the answer's columns are nodes.
+
+        A node is called by the number of columns plus its place in the tree, as its parents do.
+        """
+        plan = make_partial_plan(
+            self.tree, values.columns, asked, values.log_values.device, self.mera
+        )
+        pool, _ = self._contract(values.log_values, plan.levels)
+        if len(plan.groups) == len(pool):
+            return LeafValues(plan.nodes, pool)
+        merged = [pool[list(group)].sum(0) for group in plan.groups]
+        return LeafValues(tuple(plan.nodes[group[0]] for group in plan.groups), torch.stack(merged))
 
     def log_outside(self, values: LeafValues) -> Tensor:
         """Return what the rest says of each column's component, (n, B, M)."""
-        weights = self._log_weights()
-        pool, trace = self._up(values, weights)
+        pool, trace = self._up(values)
         outside = self._log_root() + sum_of_others(pool, 0)
-        for level, grid, _ in reversed(trace):
-            mixed = log_matmul(outside[: level.count], weights[level.nodes].transpose(1, 2))
-            outside = level.scatter(self._outside_of_children(mixed, grid), outside[level.count :])
+        for step in reversed(trace):
+            count = step.level.count
+            mixed = log_matmul(outside[:count], step.weights.transpose(1, 2))
+            to_children = self._outside_of_children(mixed, step.grid)
+            outside = step.level.scatter(to_children, outside[count:])
         return outside
 
     def sample(
         self, values: LeafValues, draws: int, generator: torch.Generator | None = None
     ) -> Tensor:
         """Draw the root's component, then each level in parallel, (n, B, S)."""
-        weights = self._log_weights()
-        pool, trace = self._up(values, weights)
+        pool, trace = self._up(values)
         top = draw_many(self._log_root() + pool.sum(0), draws, generator)  # (B, S)
         index = top.expand(len(pool), -1, -1)
-        for level, _, terms in reversed(trace):
-            chosen = _draw_below(weights[level.nodes], terms, index[: level.count], generator)
-            children = self._children_of(chosen, level.children.shape[1])
-            index = level.scatter(children, index[level.count :])
+        for step in reversed(trace):
+            count = step.level.count
+            chosen = _draw_below(step.weights, step.terms, index[:count], generator)
+            children = self._children_of(chosen, step.level.children.shape[1])
+            index = step.level.scatter(children, index[count:])
         return index
 
     def draw_cost(self) -> int:
@@ -146,18 +166,20 @@ class HierarchicalTensor(ComponentTensor):
             return None
         return tree_plain.log_value(leaves, self.raw, self.root, plan.levels, self.parametrisation)
 
-    def _up(
-        self, values: LeafValues, weights: Tensor
-    ) -> tuple[Tensor, list[tuple[Level, Tensor, Tensor]]]:
-        """Contract all but the root; also return each level's children and products."""
+    def _up(self, values: LeafValues) -> tuple[Tensor, list["_Step"]]:
+        """Contract all but the root; also return what each level did."""
         pool = values.log_values
+        return self._contract(pool, self._plan(values.columns, pool.device).levels)
+
+    def _contract(self, pool: Tensor, levels: Sequence[Level]) -> tuple[Tensor, list["_Step"]]:
         trace = []
-        for level in self._plan(values.columns, pool.device).levels:
+        for level in levels:
+            weights = self._weights_of(level)
             grid = level.gather(pool)  # (n, p, B, M)
             terms = self._terms(grid)  # (n, B, T M)
-            mixed = log_matmul(terms, weights[level.nodes])
+            mixed = log_matmul(terms, weights)
             pool = mixed if level.keep is None else torch.cat([mixed, pool[level.keep]])
-            trace.append((level, grid, terms))
+            trace.append(_Step(level, weights, grid, terms))
         return pool, trace
 
     def _terms(self, grid: Tensor) -> Tensor:
@@ -187,14 +209,32 @@ class HierarchicalTensor(ComponentTensor):
 
     # Weights ----------------------------------------------------------------------------------
 
-    def _log_weights(self) -> Tensor:
-        """Return the log weights of all nodes below the root, (N, M, T M)."""
-        weights = log_normalised(self.raw, self.parametrisation)
+    @contextmanager
+    def reused(self) -> Iterator[None]:
+        """Normalise the weights of each node once, for all that is asked inside."""
+        before = getattr(_LOCAL, "held", None)
+        _LOCAL.held = {}
+        try:
+            yield
+        finally:
+            _LOCAL.held = before
+
+    def _weights_of(self, level: Level) -> Tensor:
+        held: dict[int, tuple[Level, Tensor]] | None = getattr(_LOCAL, "held", None)
+        if held is None:
+            return self._log_weights(level.nodes)
+        if id(level) not in held:
+            # The level goes with its weights, so that no other takes its name.
+            held[id(level)] = (level, self._log_weights(level.nodes))
+        return held[id(level)][1]
+
+    def _log_weights(self, nodes: Tensor | slice = slice(None)) -> Tensor:
+        """Return the log weights of some nodes below the root, all by default, (n, M, T M)."""
+        weights = log_normalised(self.raw[nodes], self.parametrisation)
         if self.share is None:
             return weights
-        return torch.cat(
-            [weights + F.logsigmoid(self.share), weights + F.logsigmoid(-self.share)], dim=-1
-        )
+        share = self.share[nodes]
+        return torch.cat([weights + F.logsigmoid(share), weights + F.logsigmoid(-share)], dim=-1)
 
     def _log_root(self) -> Tensor:
         return log_normalised(self.root, self.parametrisation)
@@ -231,13 +271,24 @@ class HierarchicalTensor(ComponentTensor):
         return plan
 
 
+@dataclass(frozen=True)
+class _Step:
+    """What one level of a contraction took: weights, children by node, and their products."""
+
+    level: Level
+    weights: Tensor  # (n, M, T M)
+    grid: Tensor  # (n, p, B, M)
+    terms: Tensor  # (n, B, T M)
+
+
 def _draw_below(
     weights: Tensor, terms: Tensor, index: Tensor, generator: torch.Generator | None
 ) -> Tensor:
     """Draw, at nodes whose component is `index` (n, B, S), the product they mix."""
     count, width, size = weights.shape
     node = torch.arange(count, device=index.device)[:, None, None]
-    if terms.shape[1] == 1:
+    # A table of all distributions, unless fewer draws than that need one each.
+    if terms.shape[1] == 1 and index.shape[2] >= width:
         table = (weights + terms).reshape(count * width, size)
         return draw_rows(table, node * width + index, generator)
     return draw(weights[node, index] + terms[:, :, None], generator)

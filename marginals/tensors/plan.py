@@ -81,6 +81,51 @@ def make_plan(
     return Plan(tuple(levels), _make_wiring(levels, len(columns), device))
 
 
+@dataclass(frozen=True)
+class PartialPlan:
+    """The levels of the nodes that have no asked column below.
+
+    Args:
+        levels: from the columns at hand up.
+        nodes: what is left in the pool after them, columns or, as in `Node`, D plus a node's place.
+        groups: positions in the pool that one node multiplies, to be multiplied at once.
+    """
+
+    levels: tuple[Level, ...]
+    nodes: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
+
+
+def make_partial_plan(
+    tree: Tree,
+    columns: Sequence[int],
+    asked: Sequence[int],
+    device: torch.device,
+    keep_slots: bool = False,
+) -> PartialPlan:
+    """Plan the contraction of the given columns up to where the asked ones come in.
+
+    >>> plan = make_partial_plan(Tree(((0, 1), (2, 3))), (1, 2, 3), (0,), torch.device("cpu"))
+    >>> plan.nodes, len(plan.levels)
+    ((5, 1), 1)
+    """
+    pool = list(columns)
+    levels = []
+    wanted = set(asked)
+    apart = [i for i, node in enumerate(tree.nodes[:-1]) if wanted.isdisjoint(node.columns)]
+    for height in sorted({tree.nodes[i].height for i in apart}):
+        ids = [i for i in apart if tree.nodes[i].height == height]
+        level, pool = _make_level(tree, ids, pool, device, keep_slots)
+        if level is not None:
+            levels.append(level)
+    siblings: dict[int, list[int]] = {}
+    parent = {child: i for i, node in enumerate(tree.nodes) for child in node.children}
+    for position, node in enumerate(pool):
+        # Children that keep their slots are not alike: each stays by itself.
+        siblings.setdefault(position if keep_slots else parent[node], []).append(position)
+    return PartialPlan(tuple(levels), tuple(pool), tuple(map(tuple, siblings.values())))
+
+
 def _make_wiring(levels: Sequence[Level], columns: int, device: torch.device) -> Wiring:
     """Give every node a slot of its own: the columns come first, then the nodes as they are done.
 

@@ -373,6 +373,7 @@ def test_samples_drawn_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     given = Evidence.exact(torch.tensor([[0.5], [-1.0], [2.0]]), [2])
     # 50 draws at a time, which divides neither number of draws.
     monkeypatch.setattr(TensorDensity, "_draw_cost", lambda self: (1 << 24) // 50)
+    monkeypatch.setattr(TensorDensity, "_leaf_cost", lambda self: (1 << 24) // 50)
     one, three = model.sample(1070), model.sample(730, given)
     assert one.shape == (1070, 4)
     assert three.shape == (3, 730, 4)
