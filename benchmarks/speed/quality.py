@@ -57,7 +57,7 @@ def measure(folder: Path, name: str, variant: str, seed: int, asked: argparse.Na
             **settings,
         )
         seconds = time.perf_counter() - started
-        score = float(model.logpdf(parts["test"]).double().mean())
+        score = float(model.logpdf(parts["test"]).detach().double().mean())
     return {
         **{"held_out": round(score, 4), "validation": round(-result.best_loss, 4)},
         **{"seconds": round(seconds, 2), "steps": steps, "batch": batch, "width": asked.width},

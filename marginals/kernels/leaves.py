@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from marginals.kernels import compiled, leaves_plain
-from marginals.numerics import select
+from marginals.numerics import is_host_free, select
 
 # Beyond this, the unrolled networks of a program no longer fit into the registers of a GPU.
 _MOST_PLANES = 160
@@ -45,6 +45,11 @@ def log_values(
     """
     cells = (lower, upper, location, scale, columns)
     return _LogValues.apply(*cells, len(gates), *weights, *biases, *gates)
+
+
+def is_recomputed(values: Tensor) -> bool:
+    """Say whether these are log values whose backward pass does not look at them."""
+    return isinstance(values.grad_fn, _LogValues._backward_cls)
 
 
 def pack(raw: Sequence[Tensor]) -> Tensor:
@@ -166,7 +171,9 @@ class _PlainLogValues(torch.autograd.Function):
             value = _log_density_in_blocks(inside, *parts)
         value -= scale.log().to(value.dtype)[..., None]
         special = ~x.isfinite()
-        ctx.special = special[..., None] if bool(special.any()) else None
+        # The host does not look in a recorded step.
+        some = is_host_free() or bool(special.any())
+        ctx.special = special[..., None] if some else None
         if ctx.special is not None:
             value.masked_fill_(x.isnan()[..., None], 0.0)
             value.masked_fill_(x.isinf()[..., None], -torch.inf)

@@ -1,6 +1,6 @@
 """The contraction of a hierarchical tensor by fused kernels, with a backward pass of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from marginals.kernels.leaves import is_recomputed
 from marginals.kernels.products import Precision, product
 
 MOST_WIDTH = 1 << 13  # components of a row that one program holds in registers
+_MOST_WEIGHTS = 1 << 21  # whose gradient is held beside the weights; two nodes of 1000 components
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,17 @@ class Stage:
     def last(self) -> int:
         """The number of nodes done after."""
         return self.first + len(self.children)
+
+    def pieces(self, most: int) -> Iterator[tuple[slice, Tensor | slice]]:
+        """Cut into pieces of at most so many nodes: where they are, and their rows of weights."""
+        size = max(1, most)
+        for start in range(0, len(self.children), size):
+            stop = min(start + size, len(self.children))
+            if isinstance(self.nodes, slice):
+                nodes: Tensor | slice = slice(self.nodes.start + start, self.nodes.start + stop)
+            else:
+                nodes = self.nodes[start:stop]
+            yield slice(self.first + start, self.first + stop), nodes
 
 
 @dataclass(frozen=True)
@@ -129,6 +142,8 @@ class _LogValue(torch.autograd.Function):
     ) -> Tensor:
         from marginals.kernels import tree_triton
 
+        # Our own leaves go through their networks again and need no values on the way down.
+        ctx.overwrites = leaves.is_contiguous() and is_recomputed(leaves)
         leaves = leaves.contiguous()
         weights, sums = tree_triton.normalise(raw, softplus)
         run = _forward(leaves, [weights[s.nodes] for s in wiring.stages], wiring, precision)
@@ -149,23 +164,26 @@ class _LogValue(torch.autograd.Function):
             raise RuntimeError("Expected one backward pass through a fused contraction; got two.")
         run, weights, wiring, precision = ctx.run, ctx.weights, ctx.wiring, ctx.precision
         ctx.run = ctx.weights = None  # the way down takes its place
-        by_leaf = torch.empty_like(leaves)
-        every = wiring.nodes == len(raw)
-        by_weight = torch.empty_like(raw) if every else torch.zeros_like(raw)
+        # Where nothing else needs the leaves' values, their gradient takes their place.
+        by_leaf = leaves if ctx.overwrites else torch.empty_like(leaves)
+        # So does that of the weights; nodes that were not asked for have none.
+        by_raw = weights if wiring.nodes == len(raw) else torch.zeros_like(raw)
         by_root = tree_triton.root_back(
             *(grads[0].contiguous(), out, leaves, run.nodes, run.peaks),
             *(wiring.root, log_root, by_leaf),
         )
         for stage in reversed(wiring.stages):
-            part = slice(stage.first, stage.last)
-            share, terms = run.nodes[part], run.terms[part]
-            by_term = product(share, weights[stage.nodes], precision)
-            if isinstance(stage.nodes, slice):
-                product(share.mT, terms, precision, out=by_weight[stage.nodes])
-            else:
-                by_weight[stage.nodes] = product(share.mT, terms, precision)
-            tree_triton.level_back(by_term, terms, run.nodes, stage.children, by_leaf)
-        tree_triton.normalise_back(by_weight, weights, ctx.sums, raw, ctx.softplus)
+            for at, nodes in stage.pieces(_MOST_WEIGHTS // raw.shape[-1] ** 2):
+                share, terms, weight = run.nodes[at], run.terms[at], weights[nodes]
+                by_term = product(share, weight, precision)
+                by_weight = product(share.mT, terms, precision)
+                target = by_raw[nodes]  # a view, where the nodes are a slice
+                parts = (ctx.sums[nodes], raw[nodes], ctx.softplus, target)
+                tree_triton.normalise_back(by_weight, weight, *parts)
+                if not isinstance(nodes, slice):
+                    by_raw[nodes] = target
+                children = stage.children[at.start - stage.first : at.stop - stage.first]
+                tree_triton.level_back(by_term, terms, run.nodes, children, by_leaf)
         by_log_root = torch.mv(by_root.T, torch.ones_like(out))  # faster than a sum over rows
         tree_triton.log_normalise_back(by_log_root, log_root, root, ctx.softplus)
-        return by_leaf, by_weight, by_log_root, None, None, None
+        return by_leaf, by_raw, by_log_root, None, None, None

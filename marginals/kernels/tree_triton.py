@@ -34,13 +34,12 @@ def normalise(raw: Tensor, softplus: bool) -> tuple[Tensor, Tensor]:
 
 
 def normalise_back(
-    grad: Tensor, weights: Tensor, sums: Tensor, raw: Tensor, softplus: bool
-) -> Tensor:
-    """Turn the gradient of weights into that of their free parameters, in place."""
+    grad: Tensor, weights: Tensor, sums: Tensor, raw: Tensor, softplus: bool, out: Tensor
+) -> None:
+    """Write the gradient of free parameters from that of the weights; `out` may be the weights."""
     if sums.numel():
         row = _row(raw.shape[-1])
-        _normalise_back[(sums.numel(),)](grad, weights, sums, raw, SOFTPLUS=softplus, **row)
-    return grad
+        _normalise_back[(sums.numel(),)](grad, weights, sums, raw, out, SOFTPLUS=softplus, **row)
 
 
 def log_normalise(raw: Tensor, softplus: bool) -> Tensor:
@@ -266,6 +265,7 @@ def _normalise_back(
     weight_at,
     sums_at,
     raw_at,
+    out_at,
     SOFTPLUS: tl.constexpr,
     WIDTH: tl.constexpr,
     LANES: tl.constexpr,
@@ -287,7 +287,7 @@ def _normalise_back(
             slope = weight * 20.0
     else:
         slope = weight
-    tl.store(grad_at + at, rest * slope, mask=inside)
+    tl.store(out_at + at, rest * slope, mask=inside)
 
 
 @triton.jit

@@ -204,7 +204,9 @@ class _Fit:
         weight = batch.weight.to(log_value.dtype)
         # The loss is the mean of -log p. Weights are relative to the mean of all, so that a batch
         # counts by what it holds.
-        log_value.backward(weight * (-1 / (len(batch) * self.mean_weight)))
+        # In this thread: another one would bring a workspace of its own for matrix products.
+        with torch.autograd.set_multithreading_enabled(False):
+            log_value.backward(weight * (-1 / (len(batch) * self.mean_weight)))
         self._clip()
         self.torn = True
         optimiser.step()
@@ -280,12 +282,15 @@ class _Fit:
         state.loss_sum = torch.zeros_like(state.loss_sum)
         return validation_loss
 
+    @torch.no_grad()
     def _keep_if_best(self, loss: float) -> None:
         state = self.state
         if loss < state.best_loss:
             state.best_loss, state.best_step = loss, state.step
             averaged = self.config.averaging > 0
-            state.best = _copied(state.average) if averaged else copy_weights(self.model)
+            present = state.average if averaged else dict(self.model.named_parameters())
+            for name, kept in state.best.items():
+                kept.copy_(present[name])
 
     def _cut_rate(self) -> None:
         state, config = self.state, self.config
