@@ -38,9 +38,9 @@ def main() -> None:
             train[torch.rand(train.shape, device="cuda") < 0.1] = torch.nan
         line = [name, str(settings)]
         for recorded in (False, True):
-            original = _Fit._use_graph
+            original = _Fit._record
             if not recorded:
-                _Fit._use_graph = lambda self, batch: False
+                _Fit._record = lambda self, size: None  # type: ignore[method-assign]
             model = build(train, **settings)
             torch.cuda.synchronize()
             options = {"validation": val[:500], "progress": False, "evaluate_every": 100}
@@ -49,7 +49,7 @@ def main() -> None:
             result = fit(model, train, max_steps=arguments.steps, noise=0.01, **options)
             torch.cuda.synchronize()
             seconds = time.perf_counter() - started
-            _Fit._use_graph = original
+            _Fit._record = original  # type: ignore[method-assign]
             losses = [round(r.validation_loss, 4) for r in result.history][1:4]
             line.append(f"{1000 * seconds / arguments.steps:.2f} ms {losses}")
         print(" | ".join(line), flush=True)
