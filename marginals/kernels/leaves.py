@@ -161,7 +161,7 @@ class _PlainLogValues(torch.autograd.Function):
         ctx: Any, x: Tensor, location: Tensor, scale: Tensor, depth: int, *raw: Tensor
     ) -> Tensor:
         inside = (x - location) / scale
-        inside = torch.where(inside.isfinite(), inside, 0.0).to(raw[0].dtype)
+        inside = torch.where(inside.isfinite(), inside, 0.0).to(raw[0].dtype).contiguous()
         ctx.compiled = compiled.can_call(_log_density)
         if ctx.compiled:
             parts = compiled.call(_constrain, *raw)

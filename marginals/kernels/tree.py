@@ -12,7 +12,7 @@ from marginals.kernels.leaves import is_recomputed
 from marginals.kernels.products import Precision, product
 
 MOST_WIDTH = 1 << 13  # components of a row that one program holds in registers
-_MOST_WEIGHTS = 1 << 21  # whose gradient is held beside the weights; two nodes of 1000 components
+_FEW_WEIGHTS = 1 << 21  # whose gradient may be held beside the weights: two nodes of width 1000
 
 
 @dataclass(frozen=True)
@@ -172,8 +172,9 @@ class _LogValue(torch.autograd.Function):
             *(grads[0].contiguous(), out, leaves, run.nodes, run.peaks),
             *(wiring.root, log_root, by_leaf),
         )
+        most = max(_FEW_WEIGHTS, raw.numel() // 8) // raw.shape[-1] ** 2
         for stage in reversed(wiring.stages):
-            for at, nodes in stage.pieces(_MOST_WEIGHTS // raw.shape[-1] ** 2):
+            for at, nodes in stage.pieces(most):
                 share, terms, weight = run.nodes[at], run.terms[at], weights[nodes]
                 by_term = product(share, weight, precision)
                 by_weight = product(share.mT, terms, precision)

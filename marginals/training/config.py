@@ -51,6 +51,7 @@ class FitConfig:
             and kept; 0 for none.
         products: precision of the contraction's matrix products in steps on a CUDA device: "tf32",
             "bf16x3" or "full", see `marginals.kernels.product`. Evaluations are always full.
+        compile: compile the leaves of steps on a CPU; None for only in fits so long that it pays.
         seed: of the split, the batches and the noise.
         checkpoint: a file from which the fit resumes if it exists, and which it keeps up to date.
         checkpoint_seconds: seconds between writes of the checkpoint.
@@ -72,6 +73,7 @@ class FitConfig:
     noise: float = 0.0
     averaging: float = 0.0
     products: Precision = "tf32"
+    compile: bool | None = None
     seed: int = 0
     checkpoint: str | os.PathLike[str] | None = None
     checkpoint_seconds: float = 30.0
@@ -116,6 +118,13 @@ class FitConfig:
 
     def numbers(self) -> dict[str, Any]:
         """Return the settings that decide the course of the fit, as JSON."""
-        aside = {"checkpoint", "checkpoint_seconds", "progress", "max_steps", "max_seconds"}
+        aside = {
+            "checkpoint",
+            "checkpoint_seconds",
+            "progress",
+            "max_steps",
+            "max_seconds",
+            "compile",
+        }
         every = dataclasses.asdict(self)
         return {name: setting for name, setting in every.items() if name not in aside}

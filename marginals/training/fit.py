@@ -140,6 +140,8 @@ class _Fit:
         """Say whether compiling for the CPU pays; a step works on about so many floats."""
         if self.train.weight.is_cuda:
             return False
+        if self.config.compile is not None:
+            return self.config.compile
         steps = self.config.max_steps - self.state.step
         return worth_compiling(floats // _FLOATS_PER_UNIT, steps, self.config.max_seconds)
 
