@@ -82,8 +82,8 @@ def tell(text: str) -> None:
 
 
 def _step(job: Job) -> Iterator[Record]:
-    if job.who == "ours":
-        yield ours.measure_step(job.shape, job.device, **job.options)
+    if job.who in ("ours", "eager"):
+        yield ours.measure_step(job.shape, job.device, compiled=job.who == "ours", **job.options)
     else:
         yield reference.measure_step(_folder(job), job.shape, job.device, **job.options)
 

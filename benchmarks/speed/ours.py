@@ -31,7 +31,9 @@ def made(shape: Shape, x: Tensor, init: str = "paper") -> Density:
     )
 
 
-def course(model: Density, x: Tensor, shape: Shape, steps: int, every: int) -> FitResult:
+def course(
+    model: Density, x: Tensor, shape: Shape, steps: int, every: int, compiled: bool = False
+) -> FitResult:
     """Fit for so many steps, without ever stopping or going back."""
     return fit(
         model,
@@ -41,14 +43,21 @@ def course(model: Density, x: Tensor, shape: Shape, steps: int, every: int) -> F
         max_steps=steps,
         evaluate_every=every,
         patience=1_000_000,
+        compile=compiled,
         progress=False,
     )
 
 
 def measure_step(
-    shape: Shape, device: str, *, block_s: float = 1.0, blocks: int = 5, memory: bool = True
+    shape: Shape,
+    device: str,
+    *,
+    block_s: float = 1.0,
+    blocks: int = 5,
+    memory: bool = True,
+    compiled: bool = True,
 ) -> dict[str, Any]:
-    """Measure a training step from the history of `fit`.
+    """Measure a training step from the history of `fit`, on a CPU compiled as in a long fit.
 
     An evaluation waits for the device and notes the time. The seconds between two evaluations are
     those of the steps between them and of one evaluation, which is small beside them. The first
@@ -59,7 +68,7 @@ def measure_step(
     meter = PeakMemory(device)
     x = table(shape.rows, shape.columns, device)
     model = made(shape, x)
-    pilot = course(model, x[: shape.batch].clone(), shape, PILOT_STEPS, 1).history
+    pilot = course(model, x[: shape.batch].clone(), shape, PILOT_STEPS, 1, compiled).history
     found: dict[str, Any] = {
         "first_step_s": round(pilot[1].seconds, 4),
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -68,7 +77,7 @@ def measure_step(
         found["peak_mib"] = meter.mib()
     later = sorted(b.seconds - a.seconds for a, b in pairwise(pilot[2:]))
     every = steps_per_block(later[len(later) // 2], block_s)
-    history = course(model, x, shape, every * (blocks + 1), every).history[1:]
+    history = course(model, x, shape, every * (blocks + 1), every, compiled).history[1:]
     step_s = [(after.seconds - before.seconds) / every for before, after in pairwise(history)]
     if memory:
         found["fit_peak_mib"] = meter.mib()

@@ -110,8 +110,10 @@ def _steps(asked: argparse.Namespace) -> Iterator[Job]:
     if asked.smoke:
         shapes = [SMOKE]
         options = {"block_s": 0.01, "blocks": 2}
+    # On a CPU also as in a short fit, which is not compiled.
+    eager = ("eager",) if asked.device == "cpu" else ()
     for shape in shapes:
-        for who in _both(asked):
+        for who in (*_both(asked), *eager):
             # A GPU tells its peak at any time; a process must be fresh for it.
             fresh = asked.device == "cpu" and not asked.smoke
             yield Job("steps", who, asked.device, shape, asked.reference, options, fresh)

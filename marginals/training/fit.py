@@ -13,6 +13,7 @@ from marginals.kernels import training
 from marginals.kernels.compiled import compiling, worth_compiling
 from marginals.model.density import Density
 from marginals.model.evidence import Evidence
+from marginals.training.allocation import kept_memory
 from marginals.training.batches import (
     Rows,
     batch_at,
@@ -45,6 +46,8 @@ _MOST_JUDGING = 1 << 16
 _MOST_AT_FIRST = 1 << 13
 # What a model says that a row costs, by leaf and hidden unit.
 _FLOATS_PER_UNIT = 8
+# One compiled loop is worth the threads of several single operations.
+_COMPILED_SHARE = 4
 
 
 def fit(
@@ -119,10 +122,12 @@ class _Fit:
         self.written = -math.inf
         try:
             floats = self.model.row_cost() * min(self.config.batch_size, len(self.train))
+            long = self._is_long(floats)
             with (
                 FitProgress(self.config.max_steps, self.config.progress) as bar,
-                threads_for(floats),
-                compiling(self._is_long(floats)),
+                threads_for(floats * _COMPILED_SHARE if long else floats),
+                compiling(long),
+                kept_memory(not self.train.weight.is_cuda),
             ):
                 self._go(bar)
         except FitError:
