@@ -25,9 +25,10 @@ def describe_machine() -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """Return the commit; where there is no repository, what MARGINALS_COMMIT says of it."""
-    found = ""
-    if shutil.which("git"):
-        command = ["git", "describe", "--always", "--dirty"]
-        found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    return found or os.environ.get("MARGINALS_COMMIT") or "unknown"
+    """Return what MARGINALS_COMMIT says, for machines without the repository, or git."""
+    told = os.environ.get("MARGINALS_COMMIT")
+    if told or not shutil.which("git"):
+        return told or "unknown"
+    command = ["git", "describe", "--always", "--dirty"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return found or "unknown"
