@@ -83,9 +83,11 @@ def tell(text: str) -> None:
 
 def _step(job: Job) -> Iterator[Record]:
     if job.who in ("ours", "eager"):
-        yield ours.measure_step(job.shape, job.device, compiled=job.who == "ours", **job.options)
+        options = {"compiled": job.who == "ours", **job.options}
+        yield ours.measure_step(job.shape, job.device, **options)
     else:
-        yield reference.measure_step(_folder(job), job.shape, job.device, **job.options)
+        options = {name: option for name, option in job.options.items() if name != "compiled"}
+        yield reference.measure_step(_folder(job), job.shape, job.device, **options)
 
 
 def _queries(job: Job) -> Iterator[Record]:

@@ -109,7 +109,7 @@ def _steps(asked: argparse.Namespace) -> Iterator[Job]:
     options: dict[str, Any] = {}
     if asked.smoke:
         shapes = [SMOKE]
-        options = {"block_s": 0.01, "blocks": 2}
+        options = {"block_s": 0.01, "blocks": 2, "compiled": False}
     # On a CPU also as in a short fit, which is not compiled.
     eager = ("eager",) if asked.device == "cpu" else ()
     for shape in shapes:
@@ -123,7 +123,7 @@ def _scaling(asked: argparse.Namespace) -> Iterator[Job]:
     options: dict[str, Any] = {"block_s": 0.3, "blocks": 3, "memory": False}
     shapes = curve_shapes(asked.device)
     if asked.smoke:
-        options = {"block_s": 0.01, "blocks": 1, "memory": False}
+        options = {"block_s": 0.01, "blocks": 1, "memory": False, "compiled": False}
         shapes = [SMOKE, replace(SMOKE, width=8)]
     for shape in shapes:
         for who in _both(asked):

@@ -51,7 +51,9 @@ def is_compiling() -> bool:
 def call(function: Callable[..., Any], *args: Any) -> Any:
     """Call a function of tensors, compiled; if that fails for any reason, say so and go on."""
     try:
-        return _compiled(function)(*args)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the compiler's own
+            return _compiled(function)(*args)
     except Exception as error:
         _Broken.functions.add(function)
         warnings.warn(

@@ -54,7 +54,13 @@ def _by_three(left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:
     (a, b), (c, d) = _halves(left), _halves(right)
     both = torch.cat([a, a, b], 2), torch.cat([c, d, c], 1)
     if left.is_cuda:
-        result = torch.bmm(*both, out_dtype=torch.float32)
+        try:
+            result = torch.bmm(*both, out_dtype=torch.float32)
+        except TypeError as error:  # an older torch
+            raise NotImplementedError(
+                "Expected a torch whose `bmm` has `out_dtype` for products='bf16x3'; got "
+                f"{torch.__version__}. Use 'tf32' or 'full'."
+            ) from error
     else:
         result = torch.bmm(both[0].float(), both[1].float())
     return result if out is None else out.copy_(result)

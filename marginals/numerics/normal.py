@@ -93,7 +93,8 @@ def log_normal_interval(low: Tensor, high: Tensor, gap: Tensor | None = None) ->
 
 def _wide(low: Tensor, high: Tensor) -> Tensor:
     log_high = log_normal_cdf(high)
-    closed = low > -torch.inf
+    # So far out that the square of an end overflows, there is no mass to take a share of.
+    closed = (low > -torch.inf) & (log_high > -torch.inf)
     ratio = log_normal_cdf(torch.where(closed, low, -1.0)) - log_high
     # The stand-in -1 may lie above `high`; its ratio is not used.
     share = log1mexp(torch.where(closed, ratio, -1.0))

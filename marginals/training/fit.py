@@ -220,9 +220,12 @@ class _Fit:
         return torch.stack([-weight * log_value.detach(), weight]).sum(1)
 
     def _clip(self) -> None:
-        """Limit the gradient's norm; the fused optimiser does so as it reads the gradient."""
+        """Limit the gradient's norm; a fused optimiser does so as it reads the gradient."""
         optimiser, limit = self.state.optimiser, self.config.clip_norm
         if limit is None:
+            return
+        if not optimiser.defaults["fused"]:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
             return
         grads = [p.grad for p in self.model.parameters() if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))

@@ -72,7 +72,8 @@ def new_state(model: nn.Module, config: FitConfig) -> FitState:
     rate: Any = config.learning_rate
     if on_gpu:
         rate = torch.tensor(rate, dtype=torch.float32, device=device)
-    optimiser = torch.optim.AdamW(groups, lr=rate, fused=True, capturable=on_gpu)
+    fused = device.type in ("cpu", "cuda")
+    optimiser = torch.optim.AdamW(groups, lr=rate, fused=fused, capturable=on_gpu)
     state = FitState(
         optimiser=optimiser,
         best=copy_weights(model),

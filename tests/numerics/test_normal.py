@@ -178,3 +178,8 @@ def test_float32() -> None:
     assert got.dtype == torch.float32
     double = log_normal_interval(low.double(), low.double() + gap.double(), gap.double())
     assert_close(got.double(), double, rtol=1e-6, atol=2e-4)
+
+
+def test_an_interval_beyond_every_square_has_no_mass() -> None:
+    low, high = torch.tensor([1e29, -1e30]).float(), torch.tensor([1e30, -1e29]).float()
+    assert log_normal_interval(low, high).tolist() == [-torch.inf, -torch.inf]
