@@ -12,22 +12,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from marginals.kernels.leaves_network import (
-    gates,
-    largest_of_layers,
+from marginals.kernels.elementary import (
     load_lanes,
-    load_planes,
     log1p,
     log_sigmoid,
-    log_weights,
     minus_tanh,
-    relative,
-    sizes,
     store_lanes,
-    total,
-    walk,
-    walk_ends,
 )
+from marginals.kernels.leaves_network import constrained, walk, walk_ends
 from marginals.kernels.leaves_triton import hidden_units
 
 _LANES = 128  # cells of a program
@@ -203,15 +195,10 @@ def _invert(
     cell = column.to(tl.int64) * rows + tl.minimum(row, rows - 1)
     own = tl.load(columns_at + column)
     at = own * width + tl.load(components_at + cell)
-    weights: tl.constexpr = 2 * R + (DEPTH - 1) * R * R
-    units: tl.constexpr = DEPTH * R
-    logs = log_weights(load_planes(planes_at + at, 0, weights, plane), weights)
-    bias = load_planes(planes_at + at, weights, units + 1, plane)
-    gate, one_plus = gates(load_planes(planes_at + at, weights + units + 1, units, plane), units)
-    tops = largest_of_layers(logs, R, DEPTH)
-    weight = relative(logs, tops, R, DEPTH)
-    size = sizes(tops, DEPTH)
-    steepness = tl.exp(total(tops, DEPTH))
+    _logs, weight, size, log_size, bias, gate, one_plus = constrained(
+        planes_at + at, plane, R, DEPTH
+    )
+    steepness = tl.exp(log_size)
     log_u = load_lanes(log_u_at + cell)
     log_1mu = load_lanes(log_1mu_at + cell)
     target = log_u - log_1mu

@@ -3,149 +3,25 @@ r"""The networks of the paper's leaves inside of a Triton kernel, forward and ba
 Hidden units are tuples, which the compiler unrolls: depth and units are constants of a kernel.
 Weights are held relative to the largest of their layer, whose size is kept apart: the slope of a
 nearly flat network is a product of tiny numbers that would underflow.
-tanh h is 1 - 2 / (1 + e^2h), to 3e-7: by the hardware's own power of two and reciprocal.
 """
 
 import math
-import os
 
-import torch
 import triton
 import triton.language as tl
 
-BETA = tl.constexpr(10.0)  # of the weights' softplus, as in the paper
-_LOG_BETA = tl.constexpr(math.log(10.0))
-_LOG_2 = tl.constexpr(math.log(2.0))
-_INVERSE_LOG_2 = tl.constexpr(1 / math.log(2.0))
-# Neither the interpreter nor other makes of GPU take this one's assembly.
-ASSEMBLY = tl.constexpr(
-    torch.version.hip is None and os.environ.get("TRITON_INTERPRET", "0") in ("", "0")
+from marginals.kernels.elementary import (
+    load_lanes,
+    log_softplus,
+    minus_tanh,
+    reciprocal,
+    sigmoid,
+    store_lanes,
+    tanh,
 )
 
-# Small functions ------------------------------------------------------------------------------
-
-
-@triton.jit
-def log1p(x):
-    """Return log(1 + x) for 0 <= x <= 1, corrected for the rounding of 1 + x."""
-    y = 1.0 + x
-    none = y == 1.0
-    return tl.where(none, x, tl.log(y) * (x / tl.where(none, 1.0, y - 1.0)))
-
-
-@triton.jit
-def _log_softplus(raw):
-    """Return the log of the softplus with beta 10, finite for all finite numbers."""
-    scaled = raw * BETA
-    far = scaled < -20.0
-    near = tl.where(far, 0.0, scaled)
-    soft = tl.maximum(near, 0.0) + log1p(tl.exp(-tl.abs(near)))
-    return tl.where(far, scaled, tl.log(soft)) - _LOG_BETA
-
-
-@triton.jit
-def _reciprocal(x):
-    """Return 1 / x to one unit in the last place; a plain division takes five times as long."""
-    if ASSEMBLY:
-        return tl.inline_asm_elementwise(
-            "rcp.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
-        )
-    else:  # noqa: RET505
-        return 1.0 / x
-
-
-@triton.jit
-def _exp2(x):
-    """Return 2^x to 2 units in the last place; below 2^-126 it is 0."""
-    if ASSEMBLY:
-        return tl.inline_asm_elementwise(
-            "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
-        )
-    else:  # noqa: RET505
-        return tl.exp2(tl.minimum(x, 126.0))  # the interpreter warns of an overflow
-
-
-@triton.jit
-def fast_log(x):
-    """Return log x to 2e-7, absolute or relative, whichever is more."""
-    if ASSEMBLY:
-        return _LOG_2 * tl.inline_asm_elementwise(
-            "lg2.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
-        )
-    else:  # noqa: RET505
-        return tl.log(x)
-
-
-@triton.jit
-def log_logistic(z):
-    """Return log(sigmoid(z) sigmoid(-z)), to 4e-7."""
-    away = tl.abs(z)
-    return -away - 2.0 * fast_log(1.0 + _exp2(away * (-_INVERSE_LOG_2)))
-
-
-@triton.jit
-def _tanh(x):
-    # An overflow of the power is right too: 1 / inf = 0.
-    return 1.0 - 2.0 * _reciprocal(1.0 + _exp2(x * (2.0 * _INVERSE_LOG_2)))
-
-
-@triton.jit
-def minus_tanh(x):
-    """Return x - tanh(x) to full relative precision, by its series near 0."""
-    near = tl.abs(x) < 0.5
-    y = tl.where(near, x, 0.0)
-    q = y * y
-    series = 6404582.0 / 10854718875.0 - q * (443861162.0 / 1856156927625.0)
-    series = -929569.0 / 638512875.0 + q * series
-    series = 21844.0 / 6081075.0 + q * series
-    series = -1382.0 / 155925.0 + q * series
-    series = 62.0 / 2835.0 + q * series
-    series = -17.0 / 315.0 + q * series
-    series = 2.0 / 15.0 + q * series
-    series = 1.0 / 3.0 - q * series
-    return tl.where(near, series * q * y, x - _tanh(x))
-
-
-@triton.jit
-def log_sigmoid(x):
-    return tl.minimum(x, 0.0) - log1p(tl.exp(-tl.abs(x)))
-
-
-@triton.jit
-def _sigmoid(x):
-    e = tl.exp(-tl.abs(x))
-    return tl.where(x < 0, e, 1.0) / (1.0 + e)
-
-
-@triton.jit
-def load_lanes(pointer):
-    """Load numbers; in assembly, because each plain load costs the compiler seconds.
-
-    Its pass that coalesces accesses follows every load and store through the whole kernel.
-    """
-    if ASSEMBLY:
-        at = pointer.to(tl.int64)
-        return tl.inline_asm_elementwise(
-            "ld.global.nc.f32 $0, [$1];", "=f,l", [at], dtype=tl.float32, is_pure=True, pack=1
-        )
-    else:  # noqa: RET505 - the compiler drops the branch that is not taken
-        return tl.load(pointer)
-
-
-@triton.jit
-def store_lanes(pointer, value, inside):
-    """Store numbers; see `load_lanes`."""
-    if ASSEMBLY:
-        tl.inline_asm_elementwise(
-            "{ .reg .pred p; setp.ne.s32 p, $3, 0; @p st.global.f32 [$1], $2; mov.u32 $0, 0; }",
-            "=r,l,f,r",
-            [pointer.to(tl.int64), value, inside.to(tl.int32)],
-            dtype=tl.int32,
-            is_pure=False,
-            pack=1,
-        )
-    else:
-        tl.store(pointer, value, mask=inside)
+BETA = tl.constexpr(10.0)  # of the weights' softplus, as in the paper
+_LOG_BETA = tl.constexpr(math.log(10.0))
 
 
 @triton.jit
@@ -173,10 +49,10 @@ def added(left, right, COUNT: tl.constexpr):
 
 
 @triton.jit
-def log_weights(raw, COUNT: tl.constexpr):
+def _log_weights(raw, COUNT: tl.constexpr):
     out = ()
     for i in tl.static_range(COUNT):
-        out = out + (_log_softplus(raw[i]),)
+        out = out + (log_softplus(raw[i], BETA, _LOG_BETA),)
     return out
 
 
@@ -189,7 +65,7 @@ def _largest(logs, FIRST: tl.constexpr, COUNT: tl.constexpr):
 
 
 @triton.jit
-def largest_of_layers(logs, R: tl.constexpr, DEPTH: tl.constexpr):
+def _largest_of_layers(logs, R: tl.constexpr, DEPTH: tl.constexpr):
     """Return the largest log weight of each layer."""
     tops = (_largest(logs, 0, R),)
     for layer in tl.static_range(1, DEPTH):
@@ -198,7 +74,7 @@ def largest_of_layers(logs, R: tl.constexpr, DEPTH: tl.constexpr):
 
 
 @triton.jit
-def relative(logs, tops, R: tl.constexpr, DEPTH: tl.constexpr):
+def _relative(logs, tops, R: tl.constexpr, DEPTH: tl.constexpr):
     """Return the weights relative to the largest of their layer."""
     out = ()
     for i in tl.static_range(R):
@@ -212,7 +88,7 @@ def relative(logs, tops, R: tl.constexpr, DEPTH: tl.constexpr):
 
 
 @triton.jit
-def sizes(tops, DEPTH: tl.constexpr):
+def _sizes(tops, DEPTH: tl.constexpr):
     out = ()
     for layer in tl.static_range(DEPTH + 1):
         out = out + (tl.exp(tops[layer]),)
@@ -220,7 +96,7 @@ def sizes(tops, DEPTH: tl.constexpr):
 
 
 @triton.jit
-def total(tops, DEPTH: tl.constexpr):
+def _total(tops, DEPTH: tl.constexpr):
     total = tops[0]
     for layer in tl.static_range(1, DEPTH + 1):
         total += tops[layer]
@@ -228,14 +104,31 @@ def total(tops, DEPTH: tl.constexpr):
 
 
 @triton.jit
-def gates(raw, COUNT: tl.constexpr):
+def _gates(raw, COUNT: tl.constexpr):
     """Return a and 1 + a without cancellation near -1."""
     gate = ()
     one_plus = ()
     for i in tl.static_range(COUNT):
-        gate = gate + (_tanh(raw[i]),)
-        one_plus = one_plus + (2.0 * _sigmoid(2.0 * raw[i]),)
+        gate = gate + (tanh(raw[i]),)
+        one_plus = one_plus + (2.0 * sigmoid(2.0 * raw[i]),)
     return gate, one_plus
+
+
+@triton.jit
+def constrained(planes_at, plane, R: tl.constexpr, DEPTH: tl.constexpr):
+    """Load the parameters of the lanes at `planes_at` and constrain them.
+
+    Returns log weights, weights relative to the largest of their layer, the layers' largest and
+    their total logarithm, biases, gates a and 1 + a.
+    """
+    weights: tl.constexpr = 2 * R + (DEPTH - 1) * R * R
+    units: tl.constexpr = DEPTH * R
+    logs = _log_weights(load_planes(planes_at, 0, weights, plane), weights)
+    tops = _largest_of_layers(logs, R, DEPTH)
+    bias = load_planes(planes_at, weights, units + 1, plane)
+    gate, one_plus = _gates(load_planes(planes_at, weights + units + 1, units, plane), units)
+    size = _sizes(tops, DEPTH)
+    return logs, _relative(logs, tops, R, DEPTH), size, _total(tops, DEPTH), bias, gate, one_plus
 
 
 @triton.jit
@@ -275,7 +168,7 @@ def walk(x, weight, size, bias, gate, one_plus, R: tl.constexpr, DEPTH: tl.const
                 )
                 h += bias[layer * R + r]
                 into = _mixed(weight, R + (layer - 1) * R * R + r * R, slopes, (layer - 1) * R, R)
-            t = _tanh(h)
+            t = tanh(h)
             a = gate[layer * R + r]
             values = values + (h + a * t,)
             tanhs = tanhs + (t,)
@@ -291,8 +184,8 @@ def walk(x, weight, size, bias, gate, one_plus, R: tl.constexpr, DEPTH: tl.const
 def walk_back(grad, x, weight, size, bias, gate, one_plus, R: tl.constexpr, DEPTH: tl.constexpr):
     """Return the gradients of log weights (less the weight), biases and gates of one exact cell."""
     z, slope, values, tanhs, before, slopes = walk(x, weight, size, bias, gate, one_plus, R, DEPTH)
-    by_z = -grad * _tanh(0.5 * z)
-    by_slope = grad * _reciprocal(slope)
+    by_z = -grad * tanh(0.5 * z)
+    by_slope = grad * reciprocal(slope)
     last: tl.constexpr = R + (DEPTH - 1) * R * R
     by_value = ()
     by_after = ()
@@ -382,8 +275,8 @@ def walk_ends(
             low += bias[layer * R + r]
             high += bias[layer * R + r]
             a = gate[layer * R + r]
-            t_low = _tanh(low)
-            t_high = _tanh(high)
+            t_low = tanh(low)
+            t_high = tanh(high)
             rest = minus_tanh(gap)
             t_gap = gap - rest
             both = t_low * t_high
@@ -422,8 +315,8 @@ def walk_ends_back(
     low, high, gap, lows, highs, gaps, t_lows, t_highs, t_gaps = walk_ends(
         start, end, length, weight, size, bias, gate, one_plus, R, DEPTH
     )
-    by_low = tl.where(low_open, 0.0, -grad * _sigmoid(low))
-    by_high = tl.where(high_open, 0.0, grad * _sigmoid(-high))
+    by_low = tl.where(low_open, 0.0, -grad * sigmoid(low))
+    by_high = tl.where(high_open, 0.0, grad * sigmoid(-high))
     half = 0.5 * gap - minus_tanh(0.5 * gap)
     by_gap = tl.where(low_open | high_open, 0.0, grad * (0.5 - 0.5 * half) / half)
     last: tl.constexpr = R + (DEPTH - 1) * R * R

@@ -15,23 +15,20 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from marginals.kernels.elementary import (
+    fast_log,
+    load_lanes,
+    log_logistic,
+    log_sigmoid,
+    minus_tanh,
+    store_lanes,
+)
 from marginals.kernels.leaves_network import (
     BETA,
     added,
-    fast_log,
-    gates,
-    largest_of_layers,
-    load_lanes,
+    constrained,
     load_planes,
-    log_logistic,
-    log_sigmoid,
-    log_weights,
-    minus_tanh,
-    relative,
-    sizes,
-    store_lanes,
     store_planes,
-    total,
     walk,
     walk_back,
     walk_ends,
@@ -169,19 +166,13 @@ def _forward(
     # Lanes beyond the last component repeat it, and are not stored.
     last = tl.minimum(lane, width - 1)
     at = own * width + last
-    weights: tl.constexpr = 2 * R + (DEPTH - 1) * R * R
-    units: tl.constexpr = DEPTH * R
-    logs = log_weights(load_planes(planes_at + at, 0, weights, plane), weights)
-    bias = load_planes(planes_at + at, weights, units + 1, plane)
-    raw_gate = load_planes(planes_at + at, weights + units + 1, units, plane)
-    gate, one_plus = gates(raw_gate, units)
-    tops = largest_of_layers(logs, R, DEPTH)
-    weight = relative(logs, tops, R, DEPTH)
-    size = sizes(tops, DEPTH)
+    _logs, weight, size, log_size, bias, gate, one_plus = constrained(
+        planes_at + at, plane, R, DEPTH
+    )
     location = tl.load(location_at + own)
     scale = tl.load(scale_at + own)
     # The slope of the network on the column's own scale.
-    log_size = total(tops, DEPTH) - tl.log(scale.to(tl.float32))
+    log_size -= tl.log(scale.to(tl.float32))
     start = tl.program_id(2) * per
     for row in range(start, tl.minimum(start + per, rows)):
         cell = column * stride_column + row * stride_row
@@ -242,13 +233,9 @@ def _backward(
     at = own * width + last
     weights: tl.constexpr = 2 * R + (DEPTH - 1) * R * R
     units: tl.constexpr = DEPTH * R
-    logs = log_weights(load_planes(planes_at + at, 0, weights, plane), weights)
-    bias = load_planes(planes_at + at, weights, units + 1, plane)
-    raw_gate = load_planes(planes_at + at, weights + units + 1, units, plane)
-    gate, one_plus = gates(raw_gate, units)
-    tops = largest_of_layers(logs, R, DEPTH)
-    weight = relative(logs, tops, R, DEPTH)
-    size = sizes(tops, DEPTH)
+    logs, weight, size, _log_size, bias, gate, one_plus = constrained(
+        planes_at + at, plane, R, DEPTH
+    )
     location = tl.load(location_at + own)
     scale = tl.load(scale_at + own)
     none = tl.zeros([LANES], tl.float32)

@@ -54,16 +54,21 @@ def _by_three(left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:
     (a, b), (c, d) = _halves(left), _halves(right)
     both = torch.cat([a, a, b], 2), torch.cat([c, d, c], 1)
     if left.is_cuda:
-        try:
-            result = torch.bmm(*both, out_dtype=torch.float32)
-        except TypeError as error:  # an older torch
-            raise NotImplementedError(
-                "Expected a torch whose `bmm` has `out_dtype` for products='bf16x3'; got "
-                f"{torch.__version__}. Use 'tf32' or 'full'."
-            ) from error
+        result = _wide_product(*both)
     else:
         result = torch.bmm(both[0].float(), both[1].float())
     return result if out is None else out.copy_(result)
+
+
+def _wide_product(left: Tensor, right: Tensor) -> Tensor:
+    """Multiply bfloat16 matrices into float32."""
+    try:
+        return torch.bmm(left, right, out_dtype=torch.float32)
+    except TypeError as error:  # an older torch
+        raise ValueError(
+            "Expected `products` to be 'tf32' or 'full' with a torch whose `bmm` has no "
+            f"`out_dtype`; got 'bf16x3' and torch {torch.__version__}."
+        ) from error
 
 
 def _halves(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from marginals.kernels.leaves_network import fast_log
+from marginals.kernels.elementary import fast_log, log_softplus
 
 _BETA = tl.constexpr(20.0)  # of the softplus of the paper's weights
 _LOG_BETA = tl.constexpr(math.log(20.0))
@@ -150,24 +150,11 @@ def _row(width: int) -> dict[str, object]:
 
 
 @triton.jit
-def _log_softplus(raw):
-    """Return the log of the softplus with beta 20, finite for all finite numbers."""
-    scaled = raw * _BETA
-    far = scaled < -20.0
-    near = tl.where(far, 0.0, scaled)
-    e = tl.exp(-tl.abs(near))
-    y = 1.0 + e
-    none = y == 1.0
-    log1p = tl.where(none, e, tl.log(y) * (e / tl.where(none, 1.0, y - 1.0)))
-    return tl.where(far, scaled, tl.log(tl.maximum(near, 0.0) + log1p)) - _LOG_BETA
-
-
-@triton.jit
 def _slope_of_softplus(raw):
-    """Return the derivative of `_log_softplus`."""
+    """Return the derivative of `log_softplus`."""
     scaled = raw * _BETA
     log_sigmoid = tl.minimum(scaled, 0.0) - tl.log(1.0 + tl.exp(-tl.abs(scaled)))
-    return tl.exp(log_sigmoid - _log_softplus(raw))
+    return tl.exp(log_sigmoid - log_softplus(raw, _BETA, _LOG_BETA))
 
 
 @triton.jit
@@ -298,7 +285,9 @@ def _log_normalise(
     inside = lane < WIDTH
     value = tl.load(raw_at + lane, mask=inside, other=-float("inf"))
     if SOFTPLUS:
-        value = tl.where(inside, _log_softplus(tl.where(inside, value, 0.0)), -float("inf"))
+        value = tl.where(
+            inside, log_softplus(tl.where(inside, value, 0.0), _BETA, _LOG_BETA), -float("inf")
+        )
     value -= tl.max(value, 0)
     tl.store(out_at + lane, value - tl.log(tl.sum(tl.exp(value), 0)), mask=inside)
 

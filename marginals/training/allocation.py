@@ -6,11 +6,12 @@ pages for the next operation: in a training step that costs more than the arithm
 
 import ctypes
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
+
+from marginals.numerics.overlapping import Overlapping
 
 # Parameters of glibc's mallopt.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
@@ -19,35 +20,28 @@ _LARGEST = 1 << 25  # of a block from the heap; the library allows no more
 _USUAL = 1 << 17  # what the library starts with
 
 
-class _Fits:
-    """Fits under way in this process; the first sets the parameters, the last sets them back."""
-
-    lock = threading.Lock()
-    count = 0
-
-
-@contextmanager
-def kept_memory(on: bool = True) -> Iterator[None]:
-    """Keep freed memory until the end; then hand it back. Does nothing without glibc."""
-    library = _glibc() if on else None
+def _keep() -> Callable[[], object]:
+    library = _glibc()
     if library is None:
-        yield
-        return
-    with _Fits.lock:
-        if _Fits.count == 0:
-            library.mallopt(_MMAP_THRESHOLD, _LARGEST)
-            library.mallopt(_TRIM_THRESHOLD, _KEPT)
-            library.mallopt(_TOP_PAD, _LARGEST)
-        _Fits.count += 1
-    try:
-        yield
-    finally:
-        with _Fits.lock:
-            _Fits.count -= 1
-            if _Fits.count == 0:
-                library.mallopt(_TRIM_THRESHOLD, _USUAL)
-                library.mallopt(_TOP_PAD, _USUAL)
-                library.malloc_trim(0)
+        return lambda: None
+    library.mallopt(_MMAP_THRESHOLD, _LARGEST)
+    library.mallopt(_TRIM_THRESHOLD, _KEPT)
+    library.mallopt(_TOP_PAD, _LARGEST)
+
+    def hand_back() -> None:
+        library.mallopt(_TRIM_THRESHOLD, _USUAL)
+        library.mallopt(_TOP_PAD, _USUAL)
+        library.malloc_trim(0)
+
+    return hand_back
+
+
+_KEPT_MEMORY = Overlapping(_keep)
+
+
+def kept_memory(on: bool = True) -> AbstractContextManager[None]:
+    """Keep freed memory until the end; then hand it back. Does nothing without glibc."""
+    return _KEPT_MEMORY.on() if on else nullcontext()
 
 
 @cache

@@ -1,39 +1,26 @@
 """How many threads a fit uses."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
+
+from marginals.numerics.overlapping import Overlapping
 
 # Floats that a step works on. Below, the threads of one operation wait for each other longer than
 # they work, and much longer if another program runs on their core.
 _WORTH_IT = 8_000_000
 
 
-class _Small:
-    """Small fits under way in this process; the first sets the threads, the last sets them back."""
-
-    lock = threading.Lock()
-    count = 0
-    before = 1
+def _take_one() -> Callable[[], None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    return lambda: torch.set_num_threads(before)
 
 
-@contextmanager
-def threads_for(floats: int) -> Iterator[None]:
+_ONE_THREAD = Overlapping(_take_one)
+
+
+def threads_for(floats: int) -> AbstractContextManager[None]:
     """Use one thread for small steps, and torch's own number for large ones."""
-    if floats >= _WORTH_IT:
-        yield
-        return
-    with _Small.lock:
-        if _Small.count == 0:
-            _Small.before = torch.get_num_threads()
-            torch.set_num_threads(1)
-        _Small.count += 1
-    try:
-        yield
-    finally:
-        with _Small.lock:
-            _Small.count -= 1
-            if _Small.count == 0:
-                torch.set_num_threads(_Small.before)
+    return nullcontext() if floats >= _WORTH_IT else _ONE_THREAD.on()

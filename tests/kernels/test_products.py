@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from marginals.kernels import precision_in_training, product, training
+from marginals.kernels.products import _wide_product
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -31,3 +32,12 @@ def test_the_precision_belongs_to_a_block() -> None:
             assert precision_in_training() == "bf16x3"
         assert precision_in_training() == "tf32"
     assert precision_in_training() is None
+
+
+def test_an_older_torch_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def older(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        return left @ right
+
+    monkeypatch.setattr(torch, "bmm", older)
+    with pytest.raises(ValueError, match=r"`products`.*'bf16x3'"):
+        _wide_product(torch.ones(1, 1, 1), torch.ones(1, 1, 1))
