@@ -1,4 +1,4 @@
-"""Compile every kernel for a GPU, which needs none; run by `test_compile.py` in a process of its own.
+"""Compile every kernel for a GPU, which needs none; run by `test_compile.py` in its own process.
 
 The interpreter is more lenient than the compiler, and a process has one or the other.
 """
