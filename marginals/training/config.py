@@ -100,6 +100,7 @@ class FitConfig:
         self._expect(0 <= self.averaging < 1, "averaging", "in [0, 1)")
         names = get_args(Precision)
         self._expect(self.products in names, "products", f"one of {list(names)}")
+        self._expect(self.compile in (None, True, False), "compile", "True, False or None")
         self._expect(self.checkpoint_seconds >= 0, "checkpoint_seconds", "at least 0")
 
     def _make_number(self, name: str, kinds: tuple[Any, ...]) -> None:

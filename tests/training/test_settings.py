@@ -28,6 +28,8 @@ NAN, INF = float("nan"), float("inf")
         ("validation_fraction", -0.1, "in [0, 1)"),
         ("evaluate_every", 0, "at least 1 or None"),
         ("patience", 0, "at least 1"),
+        ("compile", "yes", "True, False or None"),
+        ("products", "fp8", "one of ['full', 'tf32', 'bf16x3']"),
         ("factor", 1.0, "between 0 and 1"),
         ("factor", 0.0, "between 0 and 1"),
         ("max_cuts", -1, "at least 0"),
