@@ -12,6 +12,7 @@ from experiments import page as pages
 from experiments.config import Config, Size, load
 from experiments.registry import NAMES, find
 from experiments.results import FOLDER
+from experiments.results import merge as merge_results
 from experiments.results import run as run_experiment
 
 app = typer.Typer(
@@ -70,6 +71,15 @@ def run(
         resume=resume,
     )
     print(path)
+
+
+@app.command()
+def merge(
+    files: Annotated[list[Path], typer.Argument(help="Result files of one experiment and size.")],
+    output: Annotated[Path, typer.Option(help="Folder of the result file.")] = FOLDER,
+) -> None:
+    """Add result files of other seeds or parts to the newest one of their size."""
+    print(merge_results(files, output))
 
 
 @app.command()

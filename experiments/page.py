@@ -1,11 +1,12 @@
 """Tables, figures and the page, from result files alone."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.config import SIZES, Config, Size, load
 from experiments.drawing import STYLE, save
-from experiments.registry import NAMES, Experiment, find
+from experiments.registry import NAMES, Experiment, Record, find
 from experiments.results import FOLDER, Results, newest, read
 
 ROOT = Path(__file__).parents[1]
@@ -65,22 +66,27 @@ def section(results: Results, pictures: Sequence[str]) -> str:
 
 
 def origin(results: Results) -> str:
-    """Say by which command, where and from which commit results come."""
-    lines = []
+    """Say by which commands, where and from which commit results come; a line for all seeds."""
+    found: dict[tuple[str, str], list[Record]] = {}
     for number, run in enumerate(results.runs):
         own = [record for record in results.records if record["run"] == number]
-        if not own:
-            continue
-        machine = (
-            run["gpu"] if run["device"] != "cpu" else f"{run['cpu']}, threads: {run['threads']}"
-        )
+        if own:
+            found.setdefault(_made_by(run), []).extend(own)
+    lines = []
+    for (command, where), own in found.items():
         seeds = ", ".join(str(seed) for seed in sorted({record["seed"] for record in own}))
         minutes = sum(record["seconds"] for record in own) / 60
-        lines.append(
-            f"Size {results.size}: `{run['command']}`, {run['date'][:10]}, commit {run['commit']}, "
-            f"torch {run['versions']['torch']}, {machine}; seeds {seeds}; {minutes:.1f} minutes."
-        )
-    return "\n".join(lines)
+        lines.append(f"- `{command}`; seeds {seeds}; {minutes:.1f} minutes; {where}")
+    return "\n".join([f"Measured at size {results.size} by", "", *lines])
+
+
+def _made_by(run: Record) -> tuple[str, str]:
+    """Return the command without its seeds, and where, when and with what it ran."""
+    gpu = run["device"] != "cpu"
+    machine = run["gpu"] if gpu else f"{run['cpu']}, threads: {run['threads']}"
+    command = re.sub(r" --seeds \S+", "", run["command"])
+    torch = f"torch {run['versions']['torch']}"
+    return command, f"{run['date'][:10]}, commit {run['commit']}, {torch}, {machine}"
 
 
 def compose(folder: Path = FOLDER, pictures: Path = PICTURES) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.machine import describe_machine
 from experiments.config import SIZES, Config, Size
 from experiments.context import Bar, Context
-from experiments.registry import Experiment, Record
+from experiments.registry import Experiment, Record, find
 
 FOLDER = Path(__file__).parent / "results"
 PACKAGES = (
@@ -76,6 +76,33 @@ def newest(name: str, folder: Path = FOLDER, sizes: Sequence[Size] = SIZES) -> P
     return None
 
 
+def merge(paths: Sequence[Path], folder: Path = FOLDER) -> Path:
+    """Add result files of other seeds or parts to the newest in a folder, and return its path.
+
+    All must be of one experiment and size, with the same settings but for the parts.
+    """
+    found = [read(path) for path in paths]
+    kinds = {(each.experiment, each.size) for each in found}
+    if len(kinds) != 1:
+        told = ", ".join(sorted(" ".join(kind) for kind in kinds)) or "no file"
+        raise SystemExit(f"Expected result files of one experiment and size; got {told}.")
+    ((name, size),) = kinds
+    into = newest(name, folder, (size,))
+    target = Results(folder / paths[0].name, name, size) if into is None else read(into)
+    for each in found:
+        there = list(target.records)
+        for settings in (run["settings"] for run in each.runs):
+            _check_settings(find(name), target, settings)
+        if any({**r, "run": None} == {**o, "run": None} for r in each.records for o in there):
+            raise SystemExit(f"Expected records that {target.path} lacks; got {each.path} again.")
+        before = len(target.runs)
+        target.runs += each.runs
+        target.records += [{**r, "run": r["run"] + before} for r in each.records]
+        target.arrays.update(each.arrays)
+    target.write()
+    return target.path
+
+
 def run(
     experiment: Experiment,
     size: Size,
@@ -89,7 +116,7 @@ def run(
 ) -> Path:
     """Run an experiment for each seed, and return the result file, which is kept whole."""
     results = _opened(experiment, size, folder, resume)
-    _check_settings(experiment, results, config)
+    _check_settings(experiment, results, _as_json(config.settings))
     results.runs.append(
         {
             "command": command,
@@ -142,16 +169,15 @@ def _opened(experiment: Experiment, size: Size, folder: Path, resume: bool) -> R
     return Results(path, experiment.name, size)
 
 
-def _check_settings(experiment: Experiment, results: Results, config: Config) -> None:
-    now = _as_json(config.settings)
+def _check_settings(experiment: Experiment, results: Results, now: Record) -> None:
     for earlier in results.runs:
         before = earlier["settings"]
         differ = [n for n in now if n not in experiment.parts and now[n] != before.get(n)]
         if differ:
             name = differ[0]
             raise SystemExit(
-                f"Expected the settings of {results.path} to resume it: {name!r} was "
-                f"{before.get(name)!r}; got {now[name]!r}. Leave --resume out, or set it alike."
+                f"Expected the settings of {results.path} to add to it: {name!r} was "
+                f"{before.get(name)!r}; got {now[name]!r}. Set it alike, or write another file."
             )
 
 

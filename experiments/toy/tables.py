@@ -9,7 +9,7 @@ from experiments.registry import Record
 COLUMNS = {
     "truth": "the density itself",
     "paper": "paper's model",
-    "ours": "ours, default",
+    "ours": "ours",
     "nsf": "NSF (zuko)",
 }
 LABELS = {"spirals": "two spirals", "gaussians": "8 Gaussians", "checkerboard": "checkerboard"}

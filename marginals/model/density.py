@@ -61,6 +61,9 @@ class Density(nn.Module, ABC):
     def row_cost(self) -> int:
         """Return the number of floats that the contraction of one row holds at a time."""
 
+    def check_rows(self, evidence: Evidence) -> None:
+        """Refuse rows whose value has no closed form; a density that answers all refuses none."""
+
     # Every query ------------------------------------------------------------------------------
 
     def log_value(self, evidence: Any) -> Tensor:

@@ -76,6 +76,11 @@ class Mixture(Density):
         """Return the log value of each row of evidence, (B,), in one go."""
         return logsumexp(self._log_joint(evidence))
 
+    def check_rows(self, evidence: Evidence) -> None:
+        """Refuse rows whose value under some member has no closed form."""
+        for member in self.densities:
+            member.check_rows(evidence)
+
     def log_value_beside(self, asked: Evidence, known: Evidence, place: Tensor) -> Tensor:
         """Return the log value of each row of `asked` together with row `place[b]` of `known`."""
         values = [member.log_value_beside(asked, known, place) for member in self.densities]

@@ -12,7 +12,7 @@ from marginals.model.density import Density
 from marginals.model.evidence import Evidence
 from marginals.model.tensor_density import TensorDensity, sample_in_batches
 from marginals.model.univariate import Univariates
-from marginals.numerics import log_sigmoid_density
+from marginals.numerics import is_host_free, log_sigmoid_density, select
 from marginals.tensors.base import LeafValues
 
 _BETA = 10.0  # of the shift's softplus, as for the leaves' weights
@@ -68,7 +68,8 @@ class NMDMA(Density):
 
     def contract(self, evidence: Evidence) -> Tensor:
         """Return the log value of each row of evidence, (B,), in one go."""
-        self._check(evidence)
+        if not is_host_free():  # in a recorded step `fit` has checked all rows
+            self.check_rows(evidence)
         return self.inner.tensor.log_value(self._values(evidence))
 
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
@@ -79,12 +80,23 @@ class NMDMA(Density):
         self, given: Evidence, draws: int, generator: torch.Generator | None = None
     ) -> Tensor:
         """Draw `draws` complete rows for each row of evidence, (B, S, D)."""
-        self._check(given)
+        self.check_rows(given)
         if given.intervals:
             _lost("sampling within intervals")
         with torch.no_grad():
             cost = self.inner._draw_cost() + self.columns * self.inner.leaves.width
             return sample_in_batches(self._sample_some, given, draws, cost, generator)
+
+    def check_rows(self, evidence: Evidence) -> None:
+        """Accept, in the column order: missing cells, then a cell of any kind, then exact ones."""
+        cells = evidence.cells(self.order)  # (D, B)
+        known = ~cells.upper.isnan()
+        exact = cells.lower == cells.upper
+        after_known = known.int().cumsum(0) - known.int() > 0
+        lost = after_known & ~exact
+        if bool(lost.any()):
+            column = self.order[int(lost.nonzero()[0, 0])]
+            _lost(f"evidence in which column {column} is not exact but one before it is known")
 
     def row_cost(self) -> int:
         """Return the number of floats that the contraction of one row holds at a time."""
@@ -107,15 +119,15 @@ class NMDMA(Density):
 
     def _shift(self, x: Tensor, columns: Sequence[int]) -> Tensor:
         """Return T sigma(x) for some columns (n, B, M), from x (D, B) in the columns' own units."""
-        family, index = self._family, list(columns)
+        family = self._family
         scaled = (x - family.location[:, None]) / family.scale[:, None]
         # A missing cell shifts only cells before it in the order, which are missing too. Its NaN
         # must not reach the sigmoid, whose gradient it would spoil.
         known = scaled.isfinite()
         squashed = torch.where(known, torch.sigmoid(torch.where(known, scaled, 0.0)), 0.0)
         squashed = squashed.to(self.raw.dtype)
-        shift = squashed.T @ self._shift_weights()[index].transpose(1, 2)
-        return shift * family.scale[index][:, None, None]
+        shift = squashed.T @ select(self._shift_weights(), columns).transpose(1, 2)
+        return shift * select(family.scale, columns)[:, None, None]
 
     def _values(self, evidence: Evidence) -> LeafValues:
         """Evaluate the shifted leaves, (D, B, M)."""
@@ -146,17 +158,6 @@ class NMDMA(Density):
             fresh = torch.where(x[column].isnan(), drawn[0] - shift, x[column])
             x = x.index_copy(0, torch.tensor([column], device=x.device), fresh[None])
         return x.T.reshape(len(given), draws, self.columns)
-
-    def _check(self, evidence: Evidence) -> None:
-        """Accept, in the column order: missing cells, then a cell of any kind, then exact ones."""
-        cells = evidence.cells(self.order)  # (D, B)
-        known = ~cells.upper.isnan()
-        exact = cells.lower == cells.upper
-        after_known = known.int().cumsum(0) - known.int() > 0
-        lost = after_known & ~exact
-        if bool(lost.any()):
-            column = self.order[int(lost.nonzero()[0, 0])]
-            _lost(f"evidence in which column {column} is not exact but one before it is known")
 
 
 def _lost(what: str) -> NoReturn:

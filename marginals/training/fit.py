@@ -89,6 +89,7 @@ def fit(
         held = make_rows(model.checked(validation), validation_weight, "validation")
     else:
         train, held = split(train, config.validation_fraction, config.seed)
+    model.check_rows(train.evidence)
     return _Fit(model, train, held, config).run()
 
 

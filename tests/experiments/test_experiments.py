@@ -184,13 +184,33 @@ def test_an_interrupted_run_keeps_what_it_has_and_goes_on(nothing: Path) -> None
     assert "'rate' was 1.0; got 2.0" in told
 
 
+def test_runs_beside_each_other_are_put_together(nothing: Path, tmp_path: Path) -> None:
+    for seed in (0, 1, 2):
+        works("run", "nothing", "--seeds", seed, "--output", tmp_path / str(seed))
+    files = [next((tmp_path / str(seed)).glob("*.json")) for seed in (0, 1, 2)]
+    works("merge", *files[:2], "--output", nothing)
+    works("merge", files[2], "--output", nothing)
+    assert [(r["seed"], r["run"]) for r in made(nothing)] == [
+        *((0, 0), (0, 0), (1, 1), (1, 1), (2, 2), (2, 2))
+    ]
+    assert set(results.read(next(nothing.glob("*.json"))).arrays) == {"a", "b"}
+    assert "Expected records that" in refused("merge", files[2], "--output", nothing)
+    works("run", "nothing", "--quick", "--output", tmp_path / "quick")
+    quick = next((tmp_path / "quick").glob("*.json"))
+    told = refused("merge", files[0], quick, "--output", nothing)
+    assert "got nothing full, nothing quick" in told
+    works("run", "nothing", "--set", "rate=2", "--output", tmp_path / "other")
+    other = next((tmp_path / "other").glob("*.json"))
+    assert "'rate' was 1.0; got 2.0" in refused("merge", other, "--output", nothing)
+
+
 def test_full_results_are_shown_before_quick_ones(nothing: Path) -> None:
     works("run", "nothing", "--quick", "--output", nothing)
     assert "2 of 4" in page.compose(nothing, nothing)
     works("run", "nothing", "--output", nothing)
     text = page.compose(nothing, nothing)
     assert "4 of 4" in text
-    assert "Size full: `python -m experiments run nothing --device" in text
+    assert "at size full by\n\n- `python -m experiments run nothing --device" in text
 
 
 def test_a_commit_without_git(nothing: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from marginals import fit
 from marginals.leaves import Leaves, NeuralLeaves
 from marginals.model.build import build
 from marginals.model.density import Density
@@ -241,6 +242,14 @@ def test_only_the_row_at_fault_is_lost() -> None:
     assert model.logpdf(fine).isfinite().all()
     with pytest.raises(ValueError, match="nMDMA"):
         model.logpdf(torch.cat([fine, lost]))
+
+
+def test_a_fit_refuses_rows_that_are_lost_before_its_first_step() -> None:
+    model = make_model(2)
+    rows = torch.zeros(50, 2)
+    rows[49, 1] = NAN
+    with pytest.raises(ValueError, match=r"nMDMA can answer.*column 1 is not exact"):
+        fit(model, rows, validation=rows[:9], max_steps=1, batch_size=5)
 
 
 def test_errors_of_building() -> None:

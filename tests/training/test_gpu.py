@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from marginals import Density, Evidence, FitConfig, build, fit
+from marginals.model.nmdma import NMDMA
 from marginals.training.batches import make_rows
 from marginals.training.fit import _Fit
 from marginals.training.graphed import GraphedStep
@@ -87,12 +88,12 @@ def test_the_device_learns_what_the_cpu_learns() -> None:
 
 
 @pytest.mark.parametrize("products", ["full", "tf32", "bf16x3"])
-@pytest.mark.parametrize("tensor", ["ht", "copula"])
+@pytest.mark.parametrize("tensor", ["ht", "copula", "nmdma"])
 def test_recorded_steps_are_the_same_steps(
     tensor: str, products: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = torch.randn(200, 3, device="cuda", dtype=torch.float32)
-    x[::3, 1] = torch.nan
+    x[::3, 0] = torch.nan  # the first column, which nMDMA can miss too
     settings = {"max_steps": 40, "batch_size": 50, "evaluate_every": 10, "noise": 0.01}
     recordings, record = [], _Fit._record
 
@@ -103,7 +104,8 @@ def test_recorded_steps_are_the_same_steps(
     found = []
     for recorder in (watched, lambda self, size: None):
         monkeypatch.setattr(_Fit, "_record", recorder)
-        model = build(x, tensor=tensor, width=4, seed=0)
+        inner = build(x, tensor="ht" if tensor == "nmdma" else tensor, width=4, seed=0)
+        model = NMDMA(inner).cuda() if tensor == "nmdma" else inner
         result = fit(model, x, products=products, **settings)
         found.append([record.validation_loss for record in result.history])
     assert [step is not None for step in recordings] == [True]
