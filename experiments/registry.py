@@ -31,6 +31,8 @@ class Experiment:
         figures: records and arrays to pictures by name; the page has them in the order of names.
         parts: settings that choose which records there are and change none of them: runs that
             differ in these alone may share a file.
+        own: models, of the setting `models`, with settings that start with their name, as does
+            `nsf_seconds`: runs without that model may differ in these as well.
         needs_data: whether it reads the folder of data sets, at every size.
     """
 
@@ -41,6 +43,7 @@ class Experiment:
     tables: Callable[[Sequence[Record], Mapping[str, Any]], str]
     figures: Callable[[Sequence[Record], Arrays], "dict[str, Figure]"]
     parts: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
     needs_data: bool = False
 
 

@@ -172,13 +172,25 @@ def _opened(experiment: Experiment, size: Size, folder: Path, resume: bool) -> R
 def _check_settings(experiment: Experiment, results: Results, now: Record) -> None:
     for earlier in results.runs:
         before = earlier["settings"]
-        differ = [n for n in now if n not in experiment.parts and now[n] != before.get(n)]
+        told = _shared(experiment, now, before)
+        differ = [name for name in told if now[name] != before.get(name)]
         if differ:
             name = differ[0]
             raise SystemExit(
                 f"Expected the settings of {results.path} to add to it: {name!r} was "
                 f"{before.get(name)!r}; got {now[name]!r}. Set it alike, or write another file."
             )
+
+
+def _shared(experiment: Experiment, now: Record, before: Record) -> list[str]:
+    """Return the settings in which two runs must agree to share a file."""
+
+    def is_shared(name: str) -> bool:
+        owner = next((model for model in experiment.own if name.startswith(f"{model}_")), None)
+        both = (now, before) if owner is not None else ()
+        return all(any(m.split("_")[0] == owner for m in run["models"]) for run in both)
+
+    return [name for name in now if name not in experiment.parts and is_shared(name)]
 
 
 def _as_json(settings: Any) -> Record:

@@ -43,7 +43,7 @@ class Budget:
         width: the most components.
         steps, seconds: the most of a fit of a model of ours.
         effort, ours_seconds: of the default.
-        peer_seconds: of a flow and of an Einsum network.
+        einet_seconds, nsf_seconds: of an Einsum network and of a flow.
     """
 
     width: int
@@ -51,7 +51,8 @@ class Budget:
     seconds: float
     effort: str
     ours_seconds: float
-    peer_seconds: float
+    einet_seconds: float
+    nsf_seconds: float
 
 
 def fit_model(model: str, split: Split, budget: Budget, seed: int, device: str) -> Fitted:
@@ -65,9 +66,10 @@ def fit_model(model: str, split: Split, budget: Budget, seed: int, device: str) 
         return fit_gmm(whole, seed=seed)
     if model == "vine":
         return fit_vine(whole, seed=seed)
-    if model in ("einet", "nsf"):
-        peer = fit_einet if model == "einet" else fit_nsf
-        return peer(whole, seed=seed, device=device, seconds=budget.peer_seconds)
+    if model == "einet":
+        return fit_einet(whole, seed=seed, device=device, seconds=budget.einet_seconds)
+    if model == "nsf":
+        return fit_nsf(whole, seed=seed, device=device, seconds=budget.nsf_seconds)
     raise SystemExit(
         f"Expected `models` to be among {', '.join((*OWN, 'ours'))}, gmm, vine, einet and nsf; "
         f"got {model!r}."

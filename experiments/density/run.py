@@ -33,7 +33,8 @@ class Settings:
     gas_seconds: float
     effort: str
     ours_seconds: float
-    peer_seconds: float
+    einet_seconds: float
+    nsf_seconds: float
 
 
 def run(settings: Settings, seed: int, context: Context) -> Iterator[Record]:
@@ -82,7 +83,8 @@ def _budget(settings: Settings, name: str) -> Budget:
         seconds=settings.gas_seconds if name == "gas" else settings.seconds,
         effort=settings.effort,
         ours_seconds=settings.ours_seconds,
-        peer_seconds=settings.peer_seconds,
+        einet_seconds=settings.einet_seconds,
+        nsf_seconds=settings.nsf_seconds,
     )
 
 

@@ -13,4 +13,5 @@ EXPERIMENT = Experiment(
     tables=tables,
     figures=figures,
     parts=("sets", "models"),
+    own=("ours", "nsf"),
 )

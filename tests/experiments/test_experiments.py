@@ -204,6 +204,15 @@ def test_runs_beside_each_other_are_put_together(nothing: Path, tmp_path: Path) 
     assert "'rate' was 1.0; got 2.0" in refused("merge", other, "--output", nothing)
 
 
+def test_runs_may_differ_in_the_settings_of_models_that_one_lacks() -> None:
+    experiment = find("missing")
+    full = {"models": ["paper", "nsf_mice"], "nsf_seconds": 1.0, "width": 2, "sets": []}
+    without = {**full, "models": ["paper"]}
+    assert results._shared(experiment, full, full) == ["nsf_seconds", "width"]
+    assert results._shared(experiment, full, without) == ["width"]
+    assert results._shared(experiment, without, full) == ["width"]
+
+
 def test_full_results_are_shown_before_quick_ones(nothing: Path) -> None:
     works("run", "nothing", "--quick", "--output", nothing)
     assert "2 of 4" in page.compose(nothing, nothing)
