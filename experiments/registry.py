@@ -1,6 +1,6 @@
 """What an experiment is, and the list of them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, final
@@ -25,8 +25,10 @@ class Experiment:
         name: of its config, its result files and its section of the page.
         title: of the section.
         settings: a frozen dataclass; its fields are the keys that the config may have.
-        run: settings, seed and context to records, each yielded as soon as it is measured. A record
-            holds what it is of (strings, numbers) and figures; seed and seconds are added to it.
+        jobs: settings and seed to what there is to measure, in order, each a dict of words and
+            numbers that says what a record is of.
+        measure: settings, seed, context and one of the jobs to the figures of its record, which
+            holds the job, the seed and the seconds as well.
         tables: records and the paper's figures (the config's `[paper.figures]`) to Markdown.
         figures: records and arrays to pictures by name; the page has them in the order of names.
         parts: settings that choose which records there are and change none of them: runs that
@@ -39,7 +41,8 @@ class Experiment:
     name: str
     title: str
     settings: type
-    run: Callable[[Any, int, Context], Iterator[Record]]
+    jobs: Callable[[Any, int], Sequence[Record]]
+    measure: Callable[[Any, int, Context, Record], Record]
     tables: Callable[[Sequence[Record], Mapping[str, Any]], str]
     figures: Callable[[Sequence[Record], Arrays], "dict[str, Figure]"]
     parts: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,9 +17,11 @@ from typing import Any, final
 
 import numpy as np
 
+from benchmarks.likelihood.fitted import MissingPackageError
 from benchmarks.machine import describe_machine
 from experiments.config import SIZES, Config, Size
-from experiments.context import Bar, Context
+from experiments.context import Context
+from experiments.progress import Bar
 from experiments.registry import Experiment, Record, find
 
 FOLDER = Path(__file__).parent / "results"
@@ -139,20 +141,31 @@ def _run_seed(
     device: str,
     data: str | None,
 ) -> None:
-    def is_done(values: Mapping[str, Any]) -> bool:
-        wanted = {"seed": seed, **values}.items()
-        return any(all(r.get(k) == v for k, v in wanted) for r in results.records)
-
-    with Bar(f"{experiment.name}, seed {seed}") as bar:
-        context = Context(device, is_done, bar, results.arrays, data)
-        started = time.perf_counter()
-        for record in experiment.run(config.settings, seed, context):
-            seconds = round(time.perf_counter() - started, 2)
-            told = {"seed": seed, **record, "seconds": seconds, "run": len(results.runs) - 1}
-            results.records.append(told)
-            results.write()
-            bar.advance(seconds)
+    context = Context(device, data, results.arrays)
+    jobs = experiment.jobs(config.settings, seed)
+    with Bar(f"{experiment.name}, seed {seed}", len(jobs)) as bar:
+        for job in jobs:
+            about = {"seed": seed, **job}
+            if any(about.items() <= _words(record).items() for record in results.records):
+                bar.advance()
+                continue
+            bar.doing(", ".join(str(value) for value in job.values()))
             started = time.perf_counter()
+            try:
+                found = experiment.measure(config.settings, seed, context, job)
+            except MissingPackageError as missing:
+                bar.advance(f"skipped: {missing}")
+                continue
+            seconds = round(time.perf_counter() - started, 2)
+            record = {**about, **found, "seconds": seconds, "run": len(results.runs) - 1}
+            results.records.append(record)
+            results.write()
+            bar.advance(f"{seconds:.1f} s")
+
+
+def _words(record: Record) -> Record:
+    """Return what a record may be of: its words and numbers."""
+    return {name: each for name, each in record.items() if not isinstance(each, dict | list)}
 
 
 def _opened(experiment: Experiment, size: Size, folder: Path, resume: bool) -> Results:

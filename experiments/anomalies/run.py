@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -40,15 +40,16 @@ class Settings:
     steps: int
 
 
-def run(settings: Settings, seed: int, context: Context) -> Iterator[Record]:
-    """Yield AUROC and average precision for each set, share of missing cells and detector."""
-    jobs = list(itertools.product(settings.sets, settings.shares, settings.models))
-    context.bar.expect(len(jobs))
-    for name, share, model in jobs:
-        if context.todo(set=name, share=share, model=model):
-            split = split_of(settings, context, name, share, seed)
-            found = _measured(settings, model, split, seed, context.device)
-            yield {"set": name, "share": share, "model": model, **found}
+def jobs(settings: Settings, seed: int) -> list[Record]:
+    """Return each set, share of missing cells and detector."""
+    every = itertools.product(settings.sets, settings.shares, settings.models)
+    return [{"set": name, "share": share, "model": model} for name, share, model in every]
+
+
+def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
+    """Return AUROC and average precision of a detector."""
+    split = split_of(settings, context, job["set"], job["share"], seed)
+    return _measured(settings, job["model"], split, seed, context.device)
 
 
 def split_of(settings: Settings, context: Context, name: str, share: float, seed: int) -> Split:

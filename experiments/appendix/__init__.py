@@ -1,7 +1,7 @@
 """What the paper's appendix shows of the model: marginals, features, couplings and sampling."""
 
 from experiments.appendix.figures import figures
-from experiments.appendix.run import Settings, run
+from experiments.appendix.run import Settings, jobs, measure
 from experiments.appendix.tables import tables
 from experiments.registry import Experiment
 
@@ -9,7 +9,8 @@ EXPERIMENT = Experiment(
     name="appendix",
     title="Figures of the appendix",
     settings=Settings,
-    run=run,
+    jobs=jobs,
+    measure=measure,
     tables=tables,
     figures=figures,
     parts=("shown", "pictured", "sets", "structures"),

@@ -1,7 +1,7 @@
 """Fits for the figures of the appendix, and the times of two ways to draw rows."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -52,13 +52,14 @@ class Settings:
     autoregressive_draws: int
 
 
-def run(settings: Settings, seed: int, context: Context) -> Iterator[Record]:
-    """Yield a record for each fit and each time."""
-    jobs = [job for part in settings.shown for job in _jobs(settings, part)]
-    context.bar.expect(len(jobs))
-    for about in jobs:
-        if context.todo(**about):
-            yield {**about, **_MEASURES[about["part"]](settings, seed, context, about)}
+def jobs(settings: Settings, seed: int) -> list[Record]:
+    """Return each fit and each time of the parts that are shown."""
+    return [job for part in settings.shown for job in _jobs(settings, part)]
+
+
+def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
+    """Return the record of a fit or a time."""
+    return _MEASURES[job["part"]](settings, seed, context, job)
 
 
 def _jobs(settings: Settings, part: str) -> list[Record]:
@@ -81,9 +82,9 @@ def _split(context: Context, name: str) -> Split:
     return splits(name, None if name in SMALL else context.data)[0]
 
 
-def _marginals(settings: Settings, seed: int, context: Context, about: Record) -> Record:
+def _marginals(settings: Settings, seed: int, context: Context, job: Record) -> Record:
     """Fit hierarchical Tucker from data; keep the log density of two columns, and rows."""
-    name = about["set"]
+    name = job["set"]
     split = _split(context, name)
     model, told = _fitted(settings, seed, context, split, "data")
     pair = pair_of(name)
@@ -103,9 +104,9 @@ def _marginals(settings: Settings, seed: int, context: Context, about: Record) -
     return told
 
 
-def _features(settings: Settings, seed: int, context: Context, about: Record) -> Record:
+def _features(settings: Settings, seed: int, context: Context, job: Record) -> Record:
     """Keep ten features of a column before and after training, and rows of that column."""
-    split = _split(context, about["set"])
+    split = _split(context, job["set"])
     values = split.train[:POINTS, FEATURE]
     low, high = ends_of(split.train[:, FEATURE])
     x = torch.linspace(low, high, LINE, dtype=torch.float64, device=context.device)
@@ -117,9 +118,9 @@ def _features(settings: Settings, seed: int, context: Context, about: Record) ->
             z = leaves.evaluate(x[None].to(next(model.parameters()).dtype), [FEATURE]).log_density
         kept.append(z[0, :, :FEATURES].exp().double().cpu().numpy())  # (points, features)
 
-    model, told = _fitted(settings, seed, context, split, about["start"], keep)
+    model, told = _fitted(settings, seed, context, split, job["start"], keep)
     keep(model)
-    context.keep(f"features/{about['start']}", np.stack(kept))
+    context.keep(f"features/{job['start']}", np.stack(kept))
     context.keep("features/x", x.cpu().numpy())
     context.keep("features/values", values)
     return told
@@ -174,16 +175,15 @@ def _trained(
     return {"test": float(scores.mean()), "steps": result.steps, "fit_s": round(fit_s, 2)}
 
 
-def _structures(settings: Settings, seed: int, context: Context, about: Record) -> Record:
+def _structures(settings: Settings, seed: int, context: Context, job: Record) -> Record:
     """Fit one tensor on one tree; all else is the same."""
-    split = _split(context, about["set"])
+    split = _split(context, job["set"])
     rows = torch.as_tensor(split.train, dtype=torch.float32, device=context.device)
-    if about["structure"] not in STRUCTURES:
+    if job["structure"] not in STRUCTURES:
         raise SystemExit(
-            f"Expected `structures` to be among {', '.join(STRUCTURES)}; got "
-            f"{about['structure']!r}."
+            f"Expected `structures` to be among {', '.join(STRUCTURES)}; got {job['structure']!r}."
         )
-    chosen: dict[str, Any] = STRUCTURES[about["structure"]]
+    chosen: dict[str, Any] = STRUCTURES[job["structure"]]
     width = settings.structure_width
     model = build(rows, leaves="normal", width=width, seed=seed, **chosen)
     steps, seconds = settings.structure_steps, settings.structure_seconds
@@ -191,24 +191,25 @@ def _structures(settings: Settings, seed: int, context: Context, about: Record) 
     return {"columns": rows.shape[1], "width": width, **told}
 
 
-def _sampling(settings: Settings, seed: int, context: Context, about: Record) -> Record:
-    """Time one way to draw rows of a model of so many columns, after a first draw of few."""
+def _sampling(settings: Settings, seed: int, context: Context, job: Record) -> Record:
+    """Time one way to draw rows of a model of so many columns, after a first time."""
     generator = torch.Generator().manual_seed(seed)
-    rows = torch.randn(1000, about["columns"], generator=generator).to(context.device)
+    rows = torch.randn(1000, job["columns"], generator=generator).to(context.device)
     model = build(rows, width=settings.sampling_width, seed=seed)
     own = torch.Generator(context.device).manual_seed(seed)
-    by_components = about["way"] == "components"
+    by_components = job["way"] == "components"
     draws = settings.draws if by_components else settings.autoregressive_draws
 
-    def draw(count: int) -> Any:
+    def draw() -> float:
+        started = time.perf_counter()
         if by_components:
-            return model.sample(count, generator=own).cpu()
-        return sample_autoregressive(model, count, generator=own).cpu()
+            model.sample(draws, generator=own).cpu()
+        else:
+            sample_autoregressive(model, draws, generator=own).cpu()
+        return time.perf_counter() - started
 
-    draw(2)
-    started = time.perf_counter()
-    draw(draws)
-    taken = time.perf_counter() - started
+    draw()  # kernels are compiled for this number of rows
+    taken = draw()
     return {"draws": draws, "width": settings.sampling_width, "draw_s": round(taken, 4)}
 
 

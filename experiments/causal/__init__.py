@@ -1,7 +1,7 @@
 """Causal discovery by PC: random DAGs and protein signalling."""
 
 from experiments.causal.figures import figures
-from experiments.causal.run import Settings, run
+from experiments.causal.run import Settings, jobs, measure
 from experiments.causal.tables import tables
 from experiments.registry import Experiment
 
@@ -9,7 +9,8 @@ EXPERIMENT = Experiment(
     name="causal",
     title="Causal discovery",
     settings=Settings,
-    run=run,
+    jobs=jobs,
+    measure=measure,
     tables=tables,
     figures=figures,
     parts=("sets", "methods"),

@@ -2,9 +2,8 @@
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, final
 
 import networkx as nx
@@ -37,22 +36,15 @@ class Settings:
     sachs_runs: int
 
 
-def run(settings: Settings, seed: int, context: Context) -> Iterator[Record]:
-    """Yield a record for each problem and test; a seed is a graph."""
+def jobs(settings: Settings, seed: int) -> list[Record]:
+    """Return each problem and test; a seed is a graph."""
     for name, known in (("sets", (*MECHANISMS, "sachs")), ("methods", METHODS)):
         wrong = [each for each in getattr(settings, name) if each not in known]
         if wrong:
             raise SystemExit(f"Expected `{name}` to be among {', '.join(known)}; got {wrong[0]!r}.")
     names = [n for n in settings.sets if n != "sachs" or seed < settings.sachs_runs]
-    context.bar.expect(len(names) * len(settings.methods))
-    for name in names:
-        problem = cache(lambda name=name: _problem(settings, seed, context, name))
-        fitted = cache(lambda problem=problem: _fitted(settings, seed, problem().rows))
-        for method in settings.methods:
-            if context.todo(set=name, method=method):
-                found = _record(settings, seed, method, problem(), fitted)
-                if found is not None:
-                    yield {"set": name, "method": method, **found}
+    every = itertools.product(names, settings.methods)
+    return [{"set": name, "method": method} for name, method in every]
 
 
 def _problem(settings: Settings, seed: int, context: Context, name: str) -> Problem:
@@ -67,13 +59,10 @@ def _fitted(settings: Settings, seed: int, rows: pd.DataFrame) -> tuple[Any, flo
     return cross_fit(rows, folds=settings.folds, random_state=seed), time.perf_counter() - started
 
 
-def _record(
-    settings: Settings,
-    seed: int,
-    method: str,
-    problem: Problem,
-    fitted: Callable[[], tuple[Any, float]],
-) -> Record | None:
+def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
+    """Return the graph that a search with one of the tests finds, and its distances."""
+    name, method = job["set"], job["method"]
+    problem = context.once(name, lambda: _problem(settings, seed, context, name))
     rows, count, fit_s = problem.rows, len(problem.rows), 0.0
     options: dict[str, Any] = {}
     if method == "gaussian":
@@ -83,12 +72,9 @@ def _record(
         tester, count = kernel(some, settings.kci_seconds), len(some)
     elif method == "oracle":
         possible = [oracle(list(rows), edges) for edges in problem.truths.values()]
-        acyclic = [each for each in possible if each is not None]
-        if not acyclic:
-            return None
-        tester, count = acyclic[0], 0
+        tester, count = next(each for each in possible if each is not None), 0
     else:
-        tester, fit_s = fitted()
+        tester, fit_s = context.once((name, "fit"), lambda: _fitted(settings, seed, rows))
         options = {"q": 3} if method == "ours_q3" else {}
     started = time.perf_counter()
     try:

@@ -2,13 +2,11 @@
 
 import itertools
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import final
 
 import numpy as np
 
-from benchmarks.likelihood.fitted import MissingPackageError
 from experiments.context import Context
 from experiments.copulas.models import Estimated, gaussian, ours, paper, ranks, vine
 from experiments.copulas.truth import SETS, Rows, counted
@@ -35,18 +33,15 @@ class Settings:
     ours_seconds: float
 
 
-def run(settings: Settings, seed: int, context: Context) -> Iterator[Record]:
-    """Yield what is known of each copula, and what each model says of it."""
-    jobs = list(itertools.product(settings.sets, ("truth", *settings.models)))
-    context.bar.expect(len(jobs))
-    for name, model in jobs:
-        if context.todo(set=name, model=model):
-            found = _record(settings, seed, context.device, name, model)
-            if found is not None:
-                yield {"set": name, "model": model, **found}
+def jobs(settings: Settings, seed: int) -> list[Record]:
+    """Return each copula with what is known of it, and with each model."""
+    every = itertools.product(settings.sets, ("truth", *settings.models))
+    return [{"set": name, "model": model} for name, model in every]
 
 
-def _record(settings: Settings, seed: int, device: str, name: str, model: str) -> Record | None:
+def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
+    """Return what is known of a copula, or what a model says of it."""
+    name, model = job["set"], job["model"]
     if name not in SETS:
         raise SystemExit(f"Expected `sets` to be among {', '.join(SETS)}; got {name!r}.")
     streams = np.random.default_rng(seed).spawn(3)
@@ -55,11 +50,7 @@ def _record(settings: Settings, seed: int, device: str, name: str, model: str) -
         SETS[name].draw(count, stream) for count, stream in zip(counts, streams, strict=True)
     )
     started = time.perf_counter()
-    try:
-        found = _estimated(settings, name, model, train, val, seed, device)
-    except MissingPackageError as missing:
-        print(f"{model} skipped: {missing}")
-        return None
+    found = _estimated(settings, name, model, train, val, seed, context.device)
     fit_s = round(time.perf_counter() - started, 2)
     score = None if found.logpdf is None else float(found.logpdf(test).mean())
     told = {"thresholds": list(settings.thresholds), "test": score, "fitted": found.told}

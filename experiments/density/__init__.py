@@ -1,7 +1,7 @@
 """Density estimation on the UCI sets of the paper."""
 
 from experiments.density.figures import figures
-from experiments.density.run import Settings, run
+from experiments.density.run import Settings, jobs, measure
 from experiments.density.tables import tables
 from experiments.registry import Experiment
 
@@ -9,7 +9,8 @@ EXPERIMENT = Experiment(
     name="density",
     title="Density estimation",
     settings=Settings,
-    run=run,
+    jobs=jobs,
+    measure=measure,
     tables=tables,
     figures=figures,
     parts=("sets", "models"),

@@ -36,6 +36,9 @@ def _panel(axes: Any, records: Sequence[Record], models: Sequence[str]) -> None:
             hue = HUES.get(model, GREY)
             axes.plot(finite, [height] * len(finite), "o", color=hue, markersize=4)
             axes.plot([fmean(finite)] * 2, [height - 0.25, height + 0.25], color=hue, linewidth=1.2)
+        if len(finite) < len(scores):
+            place = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
+            axes.annotate("$-\\infty$", (0.03, height), **place)
     axes.set_yticks(range(len(models)), [COLUMNS[model] for model in models])
     axes.set_ylim(len(models) - 0.5, -0.5)
     axes.margins(x=0.15)

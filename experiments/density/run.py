@@ -3,13 +3,11 @@
 import itertools
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
 
-from benchmarks.likelihood.fitted import MissingPackageError
 from benchmarks.likelihood.record import summary
 from benchmarks.likelihood.sets import Rows
 from experiments.context import Context
@@ -37,22 +35,15 @@ class Settings:
     nsf_seconds: float
 
 
-def run(settings: Settings, seed: int, context: Context) -> Iterator[Record]:
-    """Yield the test log-likelihood of each model on each set."""
-    jobs = list(itertools.product(settings.sets, settings.models))
-    context.bar.expect(len(jobs))
-    for name, model in jobs:
-        if not context.todo(set=name, model=model):
-            continue
-        try:
-            found = _record(settings, seed, context, name, model)
-        except MissingPackageError as missing:
-            print(f"{model} skipped: {missing}")
-            continue
-        yield {"set": name, "model": model, **found}
+def jobs(settings: Settings, seed: int) -> list[Record]:
+    """Return each set and model."""
+    every = itertools.product(settings.sets, settings.models)
+    return [{"set": name, "model": model} for name, model in every]
 
 
-def _record(settings: Settings, seed: int, context: Context, name: str, model: str) -> Record:
+def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
+    """Return the test log-likelihood of a model on a set."""
+    name, model = job["set"], job["model"]
     split, original = split_of(name, lambda: context.data)
     if not takes_gaps(model):
         split = replace(split, partial=None)

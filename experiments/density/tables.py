@@ -34,7 +34,8 @@ def tables(records: Sequence[Record], paper: Mapping[str, Any]) -> str:
     """Return the scores, those of the floor, the seconds, and the published figures."""
     names = [name for name in LABELS if any(r["set"] == name for r in records)]
     names += [n for n in dict.fromkeys(r["set"] for r in records) if n not in LABELS]
-    beside = elsewhere(paper, names)
+    here = {r["model"] for r in records}
+    beside = [r for r in elsewhere(paper, names) if r["model"] not in here]
     parts = [
         "Test log-likelihood, nats per row (mean over seeds, ± their standard deviation where "
         'there are several; in brackets the number of test rows at -inf). "Rows" are those '

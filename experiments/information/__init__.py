@@ -1,7 +1,7 @@
 """Mutual information between parts of a Gaussian of 16 columns, all from one fit."""
 
 from experiments.information.figures import figures
-from experiments.information.run import Settings, run
+from experiments.information.run import Settings, jobs, measure
 from experiments.information.tables import tables
 from experiments.registry import Experiment
 
@@ -9,7 +9,8 @@ EXPERIMENT = Experiment(
     name="information",
     title="Mutual information",
     settings=Settings,
-    run=run,
+    jobs=jobs,
+    measure=measure,
     tables=tables,
     figures=figures,
     parts=("rows", "models"),

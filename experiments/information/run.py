@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -65,19 +65,20 @@ def exact_information() -> list[float]:
     ]
 
 
-def run(settings: Settings, seed: int, context: Context) -> Iterator[Record]:
-    """Yield, for each number of rows and each model, the estimates for every k."""
-    jobs = [
-        (rows, model)
+def jobs(settings: Settings, seed: int) -> list[Record]:
+    """Return each number of rows and model."""
+    return [
+        {"rows": rows, "model": model}
         for rows, model in itertools.product(settings.rows, settings.models)
         if model != "cross" or rows <= settings.most_crossed
     ]
-    context.bar.expect(len(jobs))
-    for rows, model in jobs:
-        if context.todo(rows=rows, model=model):
-            sample = draw(settings, rows, seed)
-            found = MODELS[_known(model)](settings, sample, seed, context.device)
-            yield {"rows": rows, "model": model, **found, "exact": exact_information()}
+
+
+def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
+    """Return the estimates of a model for every k."""
+    sample = draw(settings, job["rows"], seed)
+    found = MODELS[_known(job["model"])](settings, sample, seed, context.device)
+    return {**found, "exact": exact_information()}
 
 
 def draw(settings: Settings, rows: int, seed: int) -> Sample:

@@ -1,7 +1,7 @@
 """Densities from rows with missing cells: marginal likelihood against imputation."""
 
 from experiments.missing.figures import figures
-from experiments.missing.run import Settings, run
+from experiments.missing.run import Settings, jobs, measure
 from experiments.missing.tables import tables
 from experiments.registry import Experiment
 
@@ -9,7 +9,8 @@ EXPERIMENT = Experiment(
     name="missing",
     title="Missing values",
     settings=Settings,
-    run=run,
+    jobs=jobs,
+    measure=measure,
     tables=tables,
     figures=figures,
     parts=("sets", "shares", "models"),

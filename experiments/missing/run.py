@@ -1,14 +1,12 @@
 """Fitting rows with missing cells and scoring complete rows."""
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 import torch
 
-from benchmarks.likelihood.fitted import MissingPackageError
 from benchmarks.likelihood.sets import Split
 from experiments.context import Context
 from experiments.missing.data import GAPS, load, strike
@@ -42,8 +40,8 @@ class Settings:
     nsf_seconds: float
 
 
-def jobs(settings: Settings) -> list[tuple[str, float | None, str]]:
-    """Return the set, the share of cells struck out (None: gaps of its own) and the model."""
+def jobs(settings: Settings, seed: int) -> list[Record]:
+    """Return each set, share of cells struck out (None: gaps of its own) and model."""
     found: list[tuple[str, float | None, str]] = []
     for name in settings.sets:
         if name == GAPS:
@@ -53,31 +51,15 @@ def jobs(settings: Settings) -> list[tuple[str, float | None, str]]:
         for share in settings.shares:
             once = [m for m in settings.models if not m.startswith("nsf") or m == COMPLETE]
             found += [(name, share, model) for model in (settings.models if share else once)]
-    return found
+    return [{"set": name, "share": share, "model": model} for name, share, model in found]
 
 
-def run(settings: Settings, seed: int, context: Context) -> Iterator[Record]:
-    """Yield the log-likelihood of complete test rows for each set, share and model."""
-    asked = jobs(settings)
-    context.bar.expect(len(asked))
-    for name, share, model in asked:
-        if context.todo(set=name, share=share, model=model):
-            found = _record(settings, seed, context, name, share, model)
-            if found is not None:
-                yield {"set": name, "share": share, "model": model, **found}
-
-
-def _record(
-    settings: Settings, seed: int, context: Context, name: str, share: float | None, model: str
-) -> Record | None:
-    counts = (settings.train, settings.validation, settings.test)
-    try:
-        split = load(name, lambda: context.data, counts, seed)
-        split = strike(split, share, seed) if share else split
-        score, told = _fitted(settings, model, split, seed, context.device)
-    except MissingPackageError as missing:
-        print(f"{name}, {model} skipped: {missing}")
-        return None
+def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
+    """Return the log-likelihood of complete test rows under a model."""
+    counts, share = (settings.train, settings.validation, settings.test), job["share"]
+    split = load(job["set"], lambda: context.data, counts, seed)
+    split = strike(split, share, seed) if share else split
+    score, told = _fitted(settings, job["model"], split, seed, context.device)
     scores = score(split.test)
     return {
         "test": float(scores.mean()),

@@ -2,14 +2,15 @@
 
 from experiments.registry import Experiment
 from experiments.toy.figures import figures
-from experiments.toy.run import Settings, run
+from experiments.toy.run import Settings, jobs, measure
 from experiments.toy.tables import tables
 
 EXPERIMENT = Experiment(
     name="toy",
     title="Toy densities",
     settings=Settings,
-    run=run,
+    jobs=jobs,
+    measure=measure,
     tables=tables,
     figures=figures,
     parts=("sets", "models"),

@@ -2,13 +2,11 @@
 
 import itertools
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
-from benchmarks.likelihood.fitted import MissingPackageError
 from benchmarks.likelihood.sets import Rows, Split
 from experiments.context import Context
 from experiments.registry import Record
@@ -41,21 +39,15 @@ class Settings:
     shown: int
 
 
-def run(settings: Settings, seed: int, context: Context) -> Iterator[Record]:
-    """Yield, for each density, the held-out log-likelihood of itself and of each model."""
-    jobs = list(itertools.product(settings.sets, ("truth", *settings.models)))
-    context.bar.expect(len(jobs))
-    for name, model in jobs:
-        if context.todo(set=name, model=model):
-            found = _record(settings, seed, context, name, model)
-            if found is not None:
-                yield {"set": name, "model": model, **found}
+def jobs(settings: Settings, seed: int) -> list[Record]:
+    """Return each density by itself and with each model."""
+    every = itertools.product(settings.sets, ("truth", *settings.models))
+    return [{"set": name, "model": model} for name, model in every]
 
 
-def _record(
-    settings: Settings, seed: int, context: Context, name: str, model: str
-) -> Record | None:
-    """Return one record; none of a density that is not known and of a peer not installed."""
+def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
+    """Return the held-out log-likelihood of a density itself, if it is known, or of a model."""
+    name, model = job["set"], job["model"]
     toy, split = TOYS[name], split_of(settings, name, seed)
     pictured = f"{name}/{'data' if model == 'truth' else model}/rows" in context.arrays
     if model == "truth":
@@ -65,11 +57,7 @@ def _record(
         # The record is there for every density, since it stands for the data of the figures.
         return {"test": None if scores is None else float(scores.mean())}
     started = time.perf_counter()
-    try:
-        fitted = _fitted(settings, model, split, seed, context.device)
-    except MissingPackageError as missing:
-        print(f"{model} skipped: {missing}")
-        return None
+    fitted = _fitted(settings, model, split, seed, context.device)
     fit_s = round(time.perf_counter() - started, 2)
     scores = fitted.logpdf(split.test)
     if not pictured and fitted.density is not None:

@@ -2,14 +2,15 @@
 
 from experiments.registry import Experiment
 from experiments.universality.figures import figures
-from experiments.universality.run import Settings, run
+from experiments.universality.run import Settings, jobs, measure
 from experiments.universality.tables import tables
 
 EXPERIMENT = Experiment(
     name="universality",
     title="Universality in practice",
     settings=Settings,
-    run=run,
+    jobs=jobs,
+    measure=measure,
     tables=tables,
     figures=figures,
     parts=("targets", "ways", "sizes"),

@@ -2,7 +2,6 @@
 
 import itertools
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -35,21 +34,18 @@ class Settings:
     grid: int
 
 
-def run(settings: Settings, seed: int, context: Context) -> Iterator[Record]:
-    """Yield the largest error of F for each target, way of fitting and number of components."""
-    jobs = [
-        (target, way, size)
+def jobs(settings: Settings, seed: int) -> list[Record]:
+    """Return each target, way of fitting and number of components."""
+    return [
+        {"target": target, "way": way, "size": size}
         for target in settings.targets
         for way, size in ((EMPIRICAL, 0), *itertools.product(settings.ways, settings.sizes))
     ]
-    context.bar.expect(len(jobs))
-    for name, way, size in jobs:
-        if context.todo(target=name, way=way, size=size):
-            found = _record(settings, seed, context.device, name, way, size)
-            yield {"target": name, "way": way, "size": size, **found}
 
 
-def _record(settings: Settings, seed: int, device: str, name: str, way: str, size: int) -> Record:
+def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
+    """Return the largest error of F."""
+    name, way, size, device = job["target"], job["way"], job["size"], context.device
     if name not in TARGETS:
         raise SystemExit(f"Expected `targets` to be among {', '.join(TARGETS)}; got {name!r}.")
     target = TARGETS[name]

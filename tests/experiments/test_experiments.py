@@ -15,6 +15,7 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
+from benchmarks.likelihood.fitted import MissingPackageError
 from experiments import config, page, registry, results
 from experiments.__main__ import app
 from experiments.context import Context
@@ -107,21 +108,21 @@ class Settings:
     most: int = 9
 
 
-def run(settings: Settings, seed: int, context: Context) -> Iterator[dict[str, Any]]:
-    context.bar.expect(len(settings.words))
-    for word in settings.words:
-        if context.todo(word=word):
-            if word == "broken":
-                raise ValueError("no")
-            context.keep(word, np.full(3, seed))
-            yield {"word": word, "figure": -math.inf, "nested": {"a": [math.inf, "x"]}}
+def measure(settings: Settings, seed: int, context: Context, job: dict[str, Any]) -> dict[str, Any]:
+    if job["word"] == "broken":
+        raise ValueError("no")
+    if job["word"] == "absent":
+        raise MissingPackageError("Install it.")
+    context.keep(job["word"], np.full(3, seed))
+    return {"figure": -math.inf, "nested": {"a": [math.inf, "x"]}}
 
 
 NOTHING = Experiment(
     name="nothing",
     title="Nothing",
     settings=Settings,
-    run=run,
+    jobs=lambda settings, seed: [{"word": word} for word in settings.words],
+    measure=measure,
     tables=lambda records, paper: f"{len(records)} of {paper['records']}",
     figures=lambda records, arrays: {},
     parts=("words",),
@@ -182,6 +183,12 @@ def test_an_interrupted_run_keeps_what_it_has_and_goes_on(nothing: Path) -> None
     assert not list(nothing.glob("*.part*"))
     told = refused(*words, "rate=2")
     assert "'rate' was 1.0; got 2.0" in told
+
+
+def test_what_lacks_a_package_is_skipped_and_told(nothing: Path) -> None:
+    done = call("run", "nothing", "--output", nothing, "--set", "words=['absent', 'b']")
+    assert "seed 0: absent, skipped: Install it." in done.stderr
+    assert [record["word"] for record in made(nothing)] == ["b", "b"]
 
 
 def test_runs_beside_each_other_are_put_together(nothing: Path, tmp_path: Path) -> None:
