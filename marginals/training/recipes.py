@@ -31,7 +31,7 @@ def first_recipes(rows: int, coupled: int, effort: Effort, gpu: bool) -> list[Re
     """Return recipes that differ as much as they can, the most promising first.
 
     Args:
-        rows: of the table.
+        rows: complete rows with as many cells as the table has.
         coupled: the number of columns that copula components can couple.
         effort: of the search.
         gpu: whether wide models are affordable.

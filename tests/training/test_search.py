@@ -15,7 +15,7 @@ from marginals.training.batches import make_rows
 from marginals.training.ensemble import Job, Recipe, fit_member, mixture_weights
 from marginals.training.progress import SearchProgress
 from marginals.training.recipes import SECONDS, first_recipes, varied
-from marginals.training.search import _by_weight, _jobs, _Search, search
+from marginals.training.search import _by_weight, _jobs, _known_rows, _Search, search
 from marginals.training.threads import threads_for
 
 
@@ -71,6 +71,15 @@ def test_recipes_fit_the_table(count: int, gpu: bool) -> None:
             if coupled < 2:
                 assert {recipe.build["tensor"] for recipe in found} == {"ht"}
     assert SECONDS["quick"] < SECONDS["fast"] < SECONDS["balanced"] < SECONDS["best"]
+
+
+def test_models_are_as_large_as_the_known_cells_allow() -> None:
+    x = torch.randn(100, 4)
+    x[:, 1:3] = torch.nan
+    assert _known_rows(make_rows(Evidence.exact(x), None, "data")) == 50
+    lower, upper = torch.full((8, 2), -torch.inf), torch.zeros(8, 2)
+    upper[:, 0] = torch.inf  # says nothing
+    assert _known_rows(make_rows(Evidence.interval(lower, upper), None, "data")) == 4
 
 
 def test_variants_differ_in_seed_and_tree() -> None:
