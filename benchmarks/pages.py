@@ -1,6 +1,7 @@
 """Pages whose tables are written by the code that measured, between two marks."""
 
 import argparse
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,4 +81,13 @@ def command(program: str, words: Sequence[str]) -> str:
     for place, word in enumerate(words[:-1]):
         if word in ("--data", "--out", "--picture"):
             told[place + 1] = word.strip("-").upper()
-    return " ".join(["python -m", program, *(word for word in told if word != "--append")])
+    return " ".join(["python -m", program, *(quoted(w) for w in told if w != "--append")])
+
+
+def quoted(word: str) -> str:
+    """Return a word as a shell takes it, in quotes if it must be.
+
+    >>> quoted("rate=2"), quoted("models=['paper']")
+    ('rate=2', '"models=[\'paper\']"')
+    """
+    return word if re.fullmatch(r"[\w=.,:/+-]*", word) or word.startswith('"') else f'"{word}"'

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.pages import quoted
 from experiments.config import SIZES, Config, Size, load
 from experiments.drawing import STYLE, save
 from experiments.registry import NAMES, Experiment, Record, find
@@ -84,7 +85,8 @@ def _made_by(run: Record) -> tuple[str, str]:
     """Return the command without its seeds, and where, when and with what it ran."""
     gpu = run["device"] != "cpu"
     machine = run["gpu"] if gpu else f"{run['cpu']}, threads: {run['threads']}"
-    command = re.sub(r" --seeds \S+", "", run["command"])
+    command = " ".join(quoted(word) for word in run["command"].split(" "))
+    command = re.sub(r" --seeds \S+", "", command)
     torch = f"torch {run['versions']['torch']}"
     return command, f"{run['date'][:10]}, commit {run['commit']}, {torch}, {machine}"
 

@@ -19,7 +19,7 @@ class Training:
 
     Args:
         width: components m.
-        depth, hidden: layers and units r of the networks; the paper's l counts one layer more.
+        depth, hidden: layers and units r of the networks; l of the authors' code counts one layer more.
         batch: rows of a step.
         steps: at most.
         seed: of the start and the batches.

@@ -33,8 +33,8 @@ class Experiment:
         figures: records and arrays to pictures by name; the page has them in the order of names.
         parts: settings that choose which records there are and change none of them: runs that
             differ in these alone may share a file.
-        own: models, of the setting `models`, with settings that start with their name, as does
-            `nsf_seconds`: runs without that model may differ in these as well.
+        own: models (of the setting `models`, or of `shown`) with settings that start with their
+            name, as does `nsf_seconds`: runs without that model may differ in these as well.
         needs_data: whether it reads the folder of data sets, at every size.
     """
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.likelihood.fitted import MissingPackageError
 from benchmarks.machine import describe_machine
-from experiments.config import SIZES, Config, Size
+from experiments.config import SIZES, Config, Size, load
 from experiments.context import Context
 from experiments.progress import Bar
 from experiments.registry import Experiment, Record, find
@@ -92,15 +92,18 @@ def merge(paths: Sequence[Path], folder: Path = FOLDER) -> Path:
     into = newest(name, folder, (size,))
     target = Results(folder / paths[0].name, name, size) if into is None else read(into)
     for each in found:
-        there = list(target.records)
         for settings in (run["settings"] for run in each.runs):
             _check_settings(find(name), target, settings)
-        if any({**r, "run": None} == {**o, "run": None} for r in each.records for o in there):
-            raise SystemExit(f"Expected records that {target.path} lacks; got {each.path} again.")
+        twice = _keys(each) & _keys(target)
+        if twice:
+            told = ", ".join(str(value) for value in min(twice, key=str))
+            raise SystemExit(
+                f"Expected records that {target.path} lacks; got seed {told} again in {each.path}."
+            )
         before = len(target.runs)
         target.runs += each.runs
         target.records += [{**r, "run": r["run"] + before} for r in each.records]
-        target.arrays.update(each.arrays)
+        target.arrays = {**each.arrays, **target.arrays}  # pictures are of the first seed
     target.write()
     return target.path
 
@@ -163,6 +166,14 @@ def _run_seed(
             bar.advance(f"{seconds:.1f} s")
 
 
+def _keys(results: Results) -> set[tuple[Any, ...]]:
+    """Return what each record is of: its seed, and its values under the names that jobs have."""
+    experiment = find(results.experiment)
+    jobs = experiment.jobs(load(experiment, results.size).settings, 0)
+    names = ["seed", *dict.fromkeys(name for job in jobs for name in job)]
+    return {tuple(record.get(name) for name in names) for record in results.records}
+
+
 def _words(record: Record) -> Record:
     """Return what a record may be of: its words and numbers."""
     return {name: each for name, each in record.items() if not isinstance(each, dict | list)}
@@ -201,7 +212,8 @@ def _shared(experiment: Experiment, now: Record, before: Record) -> list[str]:
     def is_shared(name: str) -> bool:
         owner = next((model for model in experiment.own if name.startswith(f"{model}_")), None)
         both = (now, before) if owner is not None else ()
-        return all(any(m.split("_")[0] == owner for m in run["models"]) for run in both)
+        chosen = [run.get("models") or run["shown"] for run in both]
+        return all(any(each.split("_")[0] == owner for each in names) for names in chosen)
 
     return [name for name in now if name not in experiment.parts and is_shared(name)]
 

@@ -14,4 +14,5 @@ EXPERIMENT = Experiment(
     tables=tables,
     figures=figures,
     parts=("shown", "pictured", "sets", "structures"),
+    own=("sampling",),
 )

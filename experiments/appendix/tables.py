@@ -1,10 +1,11 @@
 """Couplings and tensors by held-out likelihood, and the speed of two ways to draw rows."""
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from experiments.appendix.run import STRUCTURES, WAYS
+from experiments.markdown import spread, table
 from experiments.registry import Record
 
 COLUMNS = {
@@ -31,9 +32,7 @@ def tables(records: Sequence[Record], paper: Mapping[str, Any]) -> str:
     if times := [r for r in records if r["part"] == "sampling"]:
         told = (
             "Rows drawn in a second, and how many times faster the first way is: models of "
-            f"{times[0]['width']} components, "
-            + ", ".join(f"{_draws(times, way):,} rows {NAMES[way]}" for way in WAYS)
-            + ":"
+            f"{times[0]['width']} components, {times[0]['draws']:,} rows:"
         )
         parts += [told, _times(times)]
     return "\n\n".join(parts)
@@ -47,7 +46,7 @@ def _fits(records: Sequence[Record]) -> str:
         shown[2] = shown[2] or "the paper's start"
         figures = [record["width"], record["steps"], f"{record['fit_s']:.0f}"]
         rows.append([*shown, *map(str, figures), f"{record['test']:.2f}"])
-    return _table(["figure", "set", "start", "components", "steps", "seconds", "test"], rows)
+    return table(["figure", "set", "start", "components", "steps", "seconds", "test"], rows)
 
 
 def _structures(records: Sequence[Record]) -> str:
@@ -57,16 +56,15 @@ def _structures(records: Sequence[Record]) -> str:
         own = [r for r in records if r["set"] == name]
         cells = [_cell([r for r in own if r["structure"] == each]) for each in shown]
         rows.append([f"{name.upper()}, d = {own[0]['columns']}", *cells])
-    return _table(["", *(COLUMNS[name] for name in shown)], rows)
+    return table(["", *(COLUMNS[name] for name in shown)], rows)
 
 
 def _cell(records: Sequence[Record]) -> str:
     if not records:
         return ""
-    scores = [r["test"] for r in records]
-    spread = f" ± {stdev(scores):.2f}" if len(scores) > 1 else ""
+    score = spread([r["test"] for r in records], 2)
     steps, seconds = (fmean(r[key] for r in records) for key in ("steps", "fit_s"))
-    return f"{fmean(scores):.2f}{spread} ({steps:.0f}; {seconds:.0f})"
+    return f"{score} ({steps:.0f}; {seconds:.0f})"
 
 
 def rate(records: Sequence[Record], columns: int, way: str) -> float | None:
@@ -83,13 +81,4 @@ def _times(records: Sequence[Record]) -> str:
         rows.append(
             [str(columns), *(f"{each:,.0f}" if each else "" for each in (fast, slow)), times]
         )
-    return _table(["columns", *(NAMES[way] for way in WAYS), "times faster"], rows)
-
-
-def _draws(records: Sequence[Record], way: str) -> int:
-    return max((r["draws"] for r in records if r["way"] == way), default=0)
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+    return table(["columns", *(NAMES[way] for way in WAYS), "times faster"], rows)

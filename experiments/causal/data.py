@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from sklearn.mixture import GaussianMixture
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Edges = list[tuple[str, str]]
@@ -48,8 +49,13 @@ def draw(mechanism: str, columns: int, count: int, seed: int) -> Problem:
 
 
 def _root(count: int, rng: np.random.Generator) -> Floats:
+    """Return draws of four normals whose spreads are those of a mixture fitted to normal draws.
+
+    The toolbox means to draw the spreads, but sets an attribute that scikit-learn does not read.
+    """
     weights, means = rng.random(4), 2 * rng.normal(size=4)
-    spreads = np.abs(2 * rng.normal(size=4) + 1)
+    mixture = GaussianMixture(4, covariance_type="spherical", random_state=rng.integers(2**31))
+    spreads = np.sqrt(mixture.fit(rng.normal(size=(300, 1))).covariances_)
     part = rng.choice(4, count, p=weights / weights.sum())
     drawn: Floats = means[part] + spreads[part] * rng.normal(size=count)
     return drawn

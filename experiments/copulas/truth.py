@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, final
 
 import numpy as np
-from scipy import stats
+from scipy import integrate, stats
 from scipy.special import ndtr, ndtri
 
 Rows = np.ndarray[Any, np.dtype[np.float64]]
@@ -20,8 +20,8 @@ RETURNS = np.array([[1.0, 0.6, 0.3], [0.6, 1.0, 0.4], [0.3, 0.4, 1.0]])
 # Variance of today by that of yesterday: a + b e^2 + c v, as of daily returns of stocks.
 GARCH = (0.05, 0.08, 0.87)
 BURN_IN = 500
-MANY = 1_000_000  # draws where there is no closed form
-MANY_DAYS = 200_000
+PATHS, DAYS = 2_000, 1_000  # simulated where nothing else is known
+NODES = 400  # of a rule of quadrature, along a side
 
 
 @final
@@ -138,9 +138,8 @@ def clayton_cdf(u: Any, v: Any) -> Any:
 
 
 def clayton_known(thresholds: tuple[float, ...]) -> Known:
-    """Return what is known of Clayton's copula; Spearman's rho by a rule of 400 points a side."""
-    nodes, weights = np.polynomial.legendre.leggauss(400)
-    u, mass = (nodes + 1) / 2, weights / 2
+    """Return what is known of Clayton's copula; Spearman's rho by quadrature."""
+    u, mass = _rule()
     integral = mass @ clayton_cdf(u[:, None], u) @ mass
     lower = [float(clayton_cdf(q, q)) / q for q in thresholds]
     upper = [(2 * q - 1 + float(clayton_cdf(1 - q, 1 - q))) / q for q in thresholds]
@@ -173,13 +172,38 @@ def student_logpdf(levels: Rows) -> Rows:
     return found
 
 
-@cache
 def student_known(thresholds: tuple[float, ...]) -> Known:
-    """Return what is known of Student's copula: tau in closed form, the rest from many draws."""
-    found = counted(draw_student(MANY, np.random.default_rng(0)), thresholds)
-    # The two tails are alike: their mean has half the variance.
-    tails = [np.mean([found.lower[0], found.upper[0]], 0).tolist()]
-    return Known([2 / math.pi * math.asin(RHO_T)], found.rho, tails, tails)
+    """Return what is known of Student's copula: tau in closed form, the rest by quadrature.
+
+    Given the first score, the second is a t with one degree of freedom more.
+    """
+    u, mass = _rule()
+    first = stats.t.ppf(u, NU)[:, None]
+    second = stats.t.cdf(RHO_T * first + _scale(first) * stats.t.ppf(u, NU + 1), NU)
+    rho = 12 * float((mass * u) @ second @ mass) - 3
+    tails = [[_student_tail(q) for q in thresholds]]  # the two are alike
+    return Known([2 / math.pi * math.asin(RHO_T)], [rho], tails, tails)
+
+
+def _student_tail(q: float) -> float:
+    """Return P(U_2 <= q | U_1 <= q), an integral over U_1."""
+    end = stats.t.ppf(q, NU)
+
+    def below(u: float) -> float:
+        first = stats.t.ppf(u, NU)
+        return float(stats.t.cdf((end - RHO_T * first) / _scale(first), NU + 1))
+
+    return float(integrate.quad(below, 0, q)[0]) / q
+
+
+def _scale(first: Any) -> Any:
+    return np.sqrt((NU + first**2) / (NU + 1) * (1 - RHO_T**2))
+
+
+def _rule() -> tuple[Rows, Rows]:
+    """Return nodes and weights of Gauss and Legendre's rule on the unit interval."""
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    return (nodes + 1) / 2, weights / 2
 
 
 # Returns ----------------------------------------------------------------------------------------
@@ -187,24 +211,35 @@ def student_known(thresholds: tuple[float, ...]) -> Known:
 
 def draw_returns(count: int, generator: np.random.Generator) -> Rows:
     """Draw days of returns of three stocks: GARCH(1, 1) with innovations of a t copula."""
-    days = count + BURN_IN
-    shocks = _student_scores(RETURNS, days, generator) * math.sqrt((NU - 2) / NU)  # of variance 1
+    return _paths(1, count, generator)
+
+
+def _paths(paths: int, days: int, generator: np.random.Generator) -> Rows:
+    """Draw days of several paths, (paths * days, stocks)."""
     base, news, memory = GARCH
-    variance, found = np.ones(len(RETURNS)), np.empty((days, len(RETURNS)))
-    for day in range(days):
-        found[day] = np.sqrt(variance) * shocks[day]
-        variance = base + news * found[day] ** 2 + memory * variance
-    return found[BURN_IN:]
+    count, stocks = days + BURN_IN, len(RETURNS)
+    shocks = _student_scores(RETURNS, count * paths, generator) * math.sqrt((NU - 2) / NU)
+    found = shocks.reshape(count, paths, stocks)  # of variance 1
+    variance = np.ones((paths, stocks))
+    for day in found:
+        day *= np.sqrt(variance)
+        variance = base + news * day**2 + memory * variance
+    kept: Rows = found[BURN_IN:].reshape(-1, stocks)
+    return kept
 
 
 @cache
 def _many_returns() -> Rows:
-    return np.sort(draw_returns(MANY_DAYS, np.random.default_rng(0)), 0)
+    return np.sort(_paths(PATHS, DAYS, np.random.default_rng(0)), 0)
 
 
 def draw_return_levels(count: int, generator: np.random.Generator) -> Rows:
     """Draw days of returns as levels among very many other days."""
-    drawn, many = draw_returns(count, generator), _many_returns()
+    return _levels(draw_returns(count, generator))
+
+
+def _levels(drawn: Rows) -> Rows:
+    many = _many_returns()
     levels = [np.searchsorted(many[:, j], drawn[:, j]) for j in range(drawn.shape[1])]
     return (np.stack(levels, 1) + 0.5) / (len(many) + 1)
 
@@ -212,7 +247,10 @@ def draw_return_levels(count: int, generator: np.random.Generator) -> Rows:
 @cache
 def returns_known(thresholds: tuple[float, ...]) -> Known:
     """Return what very many days say of the copula of days taken one by one."""
-    return counted(draw_return_levels(MANY_DAYS, np.random.default_rng(1)), thresholds)
+    found = counted(_levels(_paths(PATHS, DAYS, np.random.default_rng(1))), thresholds)
+    # Gains and losses have one law, so that the two tails are alike.
+    tails = np.mean([found.lower, found.upper], 0).tolist()
+    return Known(found.tau, found.rho, tails, tails)
 
 
 SETS = {

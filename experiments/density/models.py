@@ -24,7 +24,7 @@ OWN = ("paper", "nmdma", "ht")  # trained alike, for the same steps and seconds
 @final
 @dataclass(frozen=True)
 class Size:
-    """The paper's m, and l and r of its univariate networks: l layers have l - 1 hidden ones."""
+    """The paper's m, l and r; by the authors' code l layers have l - 1 hidden ones."""
 
     width: int = 1000
     layers: int = 2

@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks.likelihood.record import KEY
 from benchmarks.records import merged, read
+from experiments.markdown import table
 from experiments.registry import Record
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "results"
@@ -34,8 +35,8 @@ def tables(records: Sequence[Record], paper: Mapping[str, Any]) -> str:
     """Return the scores, those of the floor, the seconds, and the published figures."""
     names = [name for name in LABELS if any(r["set"] == name for r in records)]
     names += [n for n in dict.fromkeys(r["set"] for r in records) if n not in LABELS]
-    here = {r["model"] for r in records}
-    beside = [r for r in elsewhere(paper, names) if r["model"] not in here]
+    here = {(r["set"], r["model"]) for r in records}
+    beside = [r for r in elsewhere(paper, names) if (r["set"], r["model"]) not in here]
     parts = [
         "Test log-likelihood, nats per row (mean over seeds, ± their standard deviation where "
         'there are several; in brackets the number of test rows at -inf). "Rows" are those '
@@ -77,7 +78,7 @@ def _scores(records: Sequence[Record], names: Sequence[str]) -> str:
         cells = [_cell([r for r in own if r["model"] == model]) for model in shown]
         sizes = [f"{max(r[key] for r in own):,}" for key in ("train_rows", "partial_rows")]
         rows.append([_label(name, own), *cells, *sizes])
-    return _table(["", *(COLUMNS[m] for m in shown), "rows", "with gaps"], rows)
+    return table(["", *(COLUMNS[m] for m in shown), "rows", "with gaps"], rows)
 
 
 def _beside(records: Sequence[Record], names: Sequence[str]) -> str:
@@ -91,7 +92,7 @@ def _beside(records: Sequence[Record], names: Sequence[str]) -> str:
                 + [_cell([r for r in own if r["model"] == model]) for model in shown]
             )
     heads = [f"{COLUMNS[m]}{_seeds(r for r in records if r['model'] == m)}" for m in shown]
-    return _table(["", *heads], rows)
+    return table(["", *heads], rows)
 
 
 def _seeds(records: Iterable[Record]) -> str:
@@ -111,7 +112,7 @@ def _floors(records: Sequence[Record], names: Sequence[str]) -> str:
             lowest = f" ({min(r['test_min'] for r in own):.0f})" if own else ""
             cells.append(f"{fmean(r['test_floored'] for r in own):.2f}{lowest}" if own else "")
         rows.append([LABELS.get(name, name), *cells])
-    return _table(["", *(COLUMNS[m] for m in shown)], rows)
+    return table(["", *(COLUMNS[m] for m in shown)], rows)
 
 
 def _seconds(records: Sequence[Record], names: Sequence[str]) -> str:
@@ -125,7 +126,7 @@ def _seconds(records: Sequence[Record], names: Sequence[str]) -> str:
             told = f" ({fmean(steps):.0f})" if steps else ""
             cells.append(f"{fmean(r['fit_s'] for r in own):.0f}{told}" if own else "")
         rows.append([LABELS.get(name, name), *cells])
-    return _table(["", *(COLUMNS[m] for m in shown)], rows)
+    return table(["", *(COLUMNS[m] for m in shown)], rows)
 
 
 def _published(name: str, records: Sequence[Record], paper: Mapping[str, Any]) -> list[str]:
@@ -140,7 +141,7 @@ def _published(name: str, records: Sequence[Record], paper: Mapping[str, Any]) -
         seen = f"{own[0]['train_rows']:,}" + (f" and {gaps:,} with gaps" if gaps else "")
         rows.append([f"here: {COLUMNS[model]}", _cell(own), seen])
     told = f"{LABELS[name]}, whose test rows are the published ones, beside published figures:"
-    return [told, _table(["", "test", "training rows"], rows)]
+    return [told, table(["", "test", "training rows"], rows)]
 
 
 def _models(records: Sequence[Record]) -> list[str]:
@@ -163,8 +164,3 @@ def _cell(records: Sequence[Record]) -> str:
     finite = not impossible
     spread = f" ± {stdev(means):.2f}" if len(means) > 1 and finite else ""
     return f"{fmean(means):.2f}{spread}" + (f" [{impossible}]" if impossible else "")
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])

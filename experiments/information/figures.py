@@ -20,7 +20,10 @@ APART = 0.14  # so that the bars of models do not hide each other
 
 
 def figures(records: Sequence[Record], arrays: Arrays) -> "dict[str, Figure]":
-    """Return one figure, with a panel for each number of rows."""
+    """Return one figure, with a panel for each number of rows.
+
+    Bars are the standard deviation of seeds; of a single seed, the standard error over rows.
+    """
     if not records:
         return {}
     sizes = list(dict.fromkeys(rows for rows, _ in columns_of(records)))
@@ -53,9 +56,8 @@ def _panel(axes: Any, records: Sequence[Record], rows: int) -> None:
             linestyle="none",
             linewidth=0.8,
             capsize=1.5,
-            label=LABELS[model],
+            label=f"{LABELS[model]}{'' if len(own) > 1 else ' (1 seed)'}",
         )
-    shown = "standard deviation of seeds" if len(own) > 1 else "standard errors"
-    axes.set(title=f"{rows:,} rows (bars: {shown})", xlabel="k", xticks=[1, 4, 8, 12, 15])
+    axes.set(title=f"{rows:,} rows", xlabel="k", xticks=[1, 4, 8, 12, 15])
     axes.axhline(0, color="black", linewidth=0.4)
     axes.spines[["top", "right"]].set_visible(False)

@@ -20,8 +20,9 @@ def tables(records: Sequence[Record], paper: Mapping[str, Any]) -> str:
     head = "Mutual information of the first k columns and the others, nats, from rows held out."
     errors = (
         "Mean and largest |error| over k = 1, ..., 15 of the mean over seeds; the error if rows "
-        "of training take the place of rows held out; and how far single estimates are off by "
-        "chance (standard error)."
+        "of training take the place of rows held out; and the standard error of the mean over "
+        "rows, which says nothing of how much fits differ. Bars in the figure are the standard "
+        "deviation of seeds, or that standard error where there is one seed."
     )
     return "\n\n".join([head, _by_part(records), errors, _errors(records)])
 
@@ -55,7 +56,7 @@ def _by_part(records: Sequence[Record]) -> str:
 def _errors(records: Sequence[Record]) -> str:
     head = [
         *("", "rows", "seeds", "mean error", "largest error", "mean error on training rows"),
-        *("standard error", "seconds of fitting"),
+        *("standard error over rows", "seconds of fitting"),
     ]
     return table(head, [_error_line(records, *each) for each in columns_of(records)])
 

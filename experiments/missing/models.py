@@ -70,7 +70,7 @@ def flow(split: Split, transforms: int, hidden: int, seconds: float, device: str
 
 
 def filled(split: Split, how: str, seed: int) -> Split:
-    """Fill the gaps of training and validation rows by what the training rows tell."""
+    """Fill the gaps of training and validation rows, the latter by the former except for "knn"."""
     if how == "drop":
         return replace(split, train=complete(split.train), val=complete(split.val))
     train, val = known(split.train), known(split.val)

@@ -1,9 +1,10 @@
 """Held-out log-likelihood on the toy densities."""
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
+from experiments.markdown import spread, table
 from experiments.registry import Record
 
 COLUMNS = {
@@ -26,32 +27,30 @@ def tables(records: Sequence[Record], paper: Mapping[str, Any]) -> str:
     fitted = [model for model in shown if model != "truth"]
     scores = {name: [_cell(records, name, model) for model in shown] for name in names}
     seconds = {name: [_seconds(records, name, model) for model in fitted] for name in names}
-    parts = [likelihood, _table(shown, scores), "Seconds of fitting:", _table(fitted, seconds)]
+    told = "Seconds of fitting (steps):"
+    parts = [likelihood, _table(shown, scores), told, _table(fitted, seconds)]
     return "\n\n".join(parts)
 
 
 def _table(models: Sequence[str], rows: Mapping[str, Sequence[str]]) -> str:
-    lines = [
-        "| | " + " | ".join(COLUMNS[model] for model in models) + " |",
-        "|---" * (len(models) + 1) + "|",
-    ]
-    lines += [f"| {LABELS[name]} | " + " | ".join(cells) + " |" for name, cells in rows.items()]
-    return "\n".join(lines)
+    head = ["", *(COLUMNS[model] for model in models)]
+    return table(head, [[LABELS[name], *cells] for name, cells in rows.items()])
 
 
 def _cell(records: Sequence[Record], name: str, model: str) -> str:
     own, truth = _by_seed(records, name, model), _by_seed(records, name, "truth")
     if not own:
         return "not in closed form" if model == "truth" else ""
-    spread = f" ± {stdev(own.values()):.3f}" if len(own) > 1 else ""
     lacks = [truth[seed] - value for seed, value in own.items() if seed in truth]
     gap = f" ({fmean(lacks):.3f})" if lacks and model != "truth" else ""
-    return f"{fmean(own.values()):.3f}{spread}{gap}"
+    return f"{spread(list(own.values()))}{gap}"
 
 
 def _seconds(records: Sequence[Record], name: str, model: str) -> str:
-    own = [r["fit_s"] for r in records if (r["set"], r["model"]) == (name, model)]
-    return f"{fmean(own):.0f}" if own else ""
+    own = [r for r in records if (r["set"], r["model"]) == (name, model)]
+    steps = [r["fitted"]["steps"] for r in own if "steps" in r.get("fitted", {})]
+    told = f" ({fmean(steps):.0f})" if steps else ""
+    return f"{fmean(r['fit_s'] for r in own):.0f}{told}" if own else ""
 
 
 def _by_seed(records: Sequence[Record], name: str, model: str) -> dict[int, float]:

@@ -26,8 +26,13 @@ def test_sets_of_the_configs_are_there(size: str, data_dir: Path) -> None:
 
 def test_the_tables_have_means_over_sets() -> None:
     line = {"seed": 0, "share": 0.0, "model": "ours", "fit_s": 1.0, "score_s": 0.5, "ap": 0.5}
-    records = [{**line, "set": "wbc", "auroc": 0.9}, {**line, "set": "yeast", "auroc": 0.7}]
+    line["test_anomalies"] = 3
+    records = [
+        {**line, "set": name, "auroc": auroc}
+        for name, auroc in (("thyroid", 0.9), ("yeast", 0.7), ("wbc", 0.5))
+    ]
     lines = EXPERIMENT.tables(records, {}).splitlines()
-    assert lines[4] == "| AUROC | MDMAOutlierDetector() | 0.800 |"
-    assert "| wbc | MDMAOutlierDetector() | 0.900 |" in lines
+    assert lines[4] == "| AUROC | MDMAOutlierDetector() | 0.700 |"
+    assert lines[6] == "| AUROC, other sets | MDMAOutlierDetector() | 0.600 |"
+    assert "| thyroid (3) | MDMAOutlierDetector() | 0.900 |" in lines
     assert lines[-1].endswith("MDMAOutlierDetector() 1.5.")

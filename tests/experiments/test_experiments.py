@@ -201,7 +201,7 @@ def test_runs_beside_each_other_are_put_together(nothing: Path, tmp_path: Path) 
         *((0, 0), (0, 0), (1, 1), (1, 1), (2, 2), (2, 2))
     ]
     assert set(results.read(next(nothing.glob("*.json"))).arrays) == {"a", "b"}
-    assert "Expected records that" in refused("merge", files[2], "--output", nothing)
+    assert "got seed 2, a again" in refused("merge", files[2], "--output", nothing)
     works("run", "nothing", "--quick", "--output", tmp_path / "quick")
     quick = next((tmp_path / "quick").glob("*.json"))
     told = refused("merge", files[0], quick, "--output", nothing)

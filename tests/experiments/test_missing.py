@@ -45,10 +45,11 @@ def test_gaps_of_the_file_lose_all_but_the_time(data_dir: Path) -> None:
 def test_without_gaps_all_ways_to_fill_them_are_one() -> None:
     line = {"set": "gas", "seed": 0, "fill_s": 0.0, "fit_s": 1.0, "gaps": 0.0}
     records = [
-        {**line, "share": 0.0, "model": "nsf_mice", "test": 1.5},
-        {**line, "share": 0.5, "model": "nsf_mice", "test": 1.0},
-        {**line, "share": 0.5, "model": "nsf_mean", "test": 0.5},
+        {**line, "share": 0.0, "model": "nsf_mice", "test": 1.5, "test_median": 2.5},
+        {**line, "share": 0.5, "model": "nsf_mice", "test": 1.0, "test_median": 2.0},
+        {**line, "share": 0.5, "model": "nsf_mean", "test": 0.5, "test_median": 1.0},
     ]
     lines = EXPERIMENT.tables(records, {}).splitlines()
     assert lines[4] == "| 0 | 1.50 | 1.50 |"
     assert lines[5] == "| 0.5 | 1.00 | 0.50 |"
+    assert "| 0.5 | 2.00 | 1.00 |" in lines
