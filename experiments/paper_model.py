@@ -9,6 +9,7 @@ import torch
 
 from marginals import Density, build, fit
 
+CHUNK = 10_000  # rows scored at a time
 Rows = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -19,7 +20,7 @@ class Training:
 
     Args:
         width: components m.
-        depth, hidden: layers and units r of the networks; l of the authors' code counts one layer more.
+        depth, hidden: hidden layers, l - 1 in the authors' code, and units r of the networks.
         batch: rows of a step.
         steps: at most.
         seed: of the start and the batches.
@@ -74,5 +75,6 @@ def logpdf(model: Density, rows: Rows, columns: Sequence[int] | None = None) -> 
     some = next(model.parameters())
     x = torch.as_tensor(rows, dtype=some.dtype, device=some.device)
     with torch.no_grad():
-        found: Rows = model.logpdf(x, columns).double().cpu().numpy()
+        parts = [model.logpdf(part, columns) for part in x.split(CHUNK)]
+    found: Rows = torch.cat(parts).double().cpu().numpy()
     return found

@@ -11,8 +11,8 @@ from scipy.stats import rankdata
 
 from benchmarks.likelihood.classical import installed
 from experiments.copulas.truth import Known, Rows, counted, gaussian_known, gaussian_logpdf, pairs
+from experiments.default_model import fit_default
 from experiments.paper_model import Training, fit_paper
-from marginals import MDMA, Continuous
 from marginals.tasks import Copula
 
 DRAWS = 100_000  # of a vine, whose rank correlations and tails have no closed form
@@ -37,16 +37,9 @@ def ours(
     train: Rows, val: Rows, q: tuple[float, ...], seconds: float, seed: int, device: str
 ) -> Estimated:
     """Fit the default of `MDMA` to normal scores."""
-    model = MDMA(
-        columns={column: Continuous() for column in range(train.shape[1])},
-        max_seconds=seconds,
-        n_jobs=1,
-        device=device,
-        progress=False,
-        random_state=seed,
-    ).fit(ndtri(ranks(train)), validation=ndtri(ranks(val)))
-    members = sum(member["weight"] > 0 for member in model.members_)
-    return _asked(model.copula().module_, q, {"members": members})
+    scores = (ndtri(ranks(rows)) for rows in (train, val))
+    model, told = fit_default(*scores, seed=seed, device=device, max_seconds=seconds)
+    return _asked(model.copula().module_, q, told)
 
 
 def paper(train: Rows, val: Rows, q: tuple[float, ...], how: Training) -> Estimated:

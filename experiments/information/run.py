@@ -12,9 +12,10 @@ import torch
 
 from benchmarks.information.run import gaussian_covariance
 from experiments.context import Context
+from experiments.default_model import fit_default
 from experiments.paper_model import Rows, Training, fit_paper, logpdf
 from experiments.registry import Record
-from marginals import MDMA, Continuous, cross_fit
+from marginals import cross_fit
 from marginals.tasks import Estimate
 
 # Rows of some columns to log densities of those columns.
@@ -134,21 +135,14 @@ def _quick(settings: Settings, sample: Sample, seed: int, device: str) -> Record
 
 def _estimator(options: Record, sample: Sample, seed: int, device: str) -> Record:
     started = time.perf_counter()
-    model = MDMA(
-        columns={column: Continuous() for column in range(COLUMNS)},
-        **options,
-        n_jobs=1,
-        device=device,
-        progress=False,
-        random_state=seed,
-    ).fit(sample.train, validation=sample.validation)
+    rows = (sample.train, sample.validation)
+    model, told = fit_default(*rows, seed=seed, device=device, **options)
     fit_s = round(time.perf_counter() - started, 2)
 
     def ask(rows: Rows, columns: Sequence[int]) -> Rows:
         return np.asarray(model.logpdf(pd.DataFrame(rows, columns=list(columns))))
 
-    members = sum(member["weight"] > 0 for member in model.members_)
-    return {**_both(ask, sample), "fit_s": fit_s, "fitted": {"members": members}}
+    return {**_both(ask, sample), "fit_s": fit_s, "fitted": told}
 
 
 def _cross(settings: Settings, sample: Sample, seed: int, device: str) -> Record:

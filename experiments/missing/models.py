@@ -13,9 +13,9 @@ from sklearn.impute import KNNImputer, SimpleImputer
 from benchmarks.likelihood.classical import installed
 from benchmarks.likelihood.neural import Runner
 from benchmarks.likelihood.sets import Rows, Split
+from experiments.default_model import fit_default
 from experiments.missing.data import complete, known
 from experiments.paper_model import Training, fit_paper, logpdf
-from marginals import MDMA, Continuous
 
 NEIGHBOURS = 3
 BLOCK = 5_000  # rows among which neighbours are looked for, as the authors do in blocks
@@ -32,18 +32,10 @@ def paper(split: Split, how: Training) -> Fitted:
 
 def ours(split: Split, seconds: float, seed: int, device: str) -> Fitted:
     """Fit the default of `MDMA` to the cells there are."""
-    columns = {column: Continuous() for column in range(split.train.shape[1])}
-    model = MDMA(
-        columns=columns,
-        max_seconds=seconds,
-        n_jobs=1,
-        device=device,
-        progress=False,
-        random_state=seed,
-    ).fit(known(split.train), validation=known(split.val))
+    rows = (known(split.train), known(split.val))
+    model, told = fit_default(*rows, seed=seed, device=device, max_seconds=seconds)
     model.module_.double()
-    members = sum(member["weight"] > 0 for member in model.members_)
-    return (lambda rows: np.asarray(model.score_samples(rows))), {"members": members}
+    return (lambda rows: np.asarray(model.score_samples(rows))), told
 
 
 def flow(split: Split, transforms: int, hidden: int, seconds: float, device: str) -> Fitted:

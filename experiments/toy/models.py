@@ -9,10 +9,12 @@ import pandas as pd
 import torch
 
 from benchmarks.likelihood.neural import fit_nsf
-from benchmarks.likelihood.ours import training_rows
 from benchmarks.likelihood.sets import Rows, Split
-from marginals import MDMA, Continuous, build, fit
+from experiments import paper_model
+from experiments.default_model import fit_default
+from experiments.paper_model import Training
 
+DEPTH, HIDDEN = 1, 3  # of the paper's networks
 CHUNK = 5_000  # rows evaluated at a time
 Density = Callable[[Rows, Sequence[int], float | None], Rows]
 
@@ -40,16 +42,10 @@ def fit_paper(
     split: Split, *, width: int, batch: int, epochs: int, seed: int, device: str
 ) -> Model:
     """Fit the paper's model by the paper's start and rate, on a tree that knows nothing of data."""
-    rows = torch.as_tensor(training_rows(split), dtype=torch.float32, device=device)
-    model = build(rows, width=width, tree="balanced", init="paper", seed=seed)
-    result = fit(
-        model,
-        rows,
-        validation=torch.as_tensor(split.val, dtype=torch.float32, device=device),
-        batch_size=batch,
-        max_steps=epochs * len(rows) // batch,
-        seed=seed,
-        progress=False,
+    shape = {"width": width, "depth": DEPTH, "hidden": HIDDEN}
+    how = {"batch": batch, "steps": epochs * len(split.train) // batch, "seed": seed}
+    model, told = paper_model.fit_paper(
+        split.train, split.val, Training(**shape, **how, device=device)
     )
     model.double()
 
@@ -61,33 +57,16 @@ def fit_paper(
         found: Rows = torch.cat(parts).exp().cpu().numpy()
         return found
 
-    def logpdf(points: Rows) -> Rows:
-        x = torch.as_tensor(points, dtype=torch.float64, device=device)
-        with torch.no_grad():
-            parts = [model.logpdf(part) for part in x.split(CHUNK)]
-        found: Rows = torch.cat(parts).cpu().numpy()
-        return found
-
     def sample(count: int) -> Any:
         return model.sample(count, generator=torch.Generator(device).manual_seed(seed)).cpu()
 
-    settings = {"width": width, "steps": result.steps, "stopped": result.stopped}
-    return Model(logpdf, sample, density, settings)
+    return Model(lambda points: paper_model.logpdf(model, points), sample, density, told)
 
 
 def fit_ours(split: Split, *, effort: str, seconds: float, seed: int, device: str) -> Model:
     """Fit the default of `MDMA`."""
-    columns = {column: Continuous() for column in range(3)}
-    model = MDMA(
-        columns=columns,
-        effort=effort,
-        max_seconds=seconds,
-        n_jobs=1,
-        device=device,
-        progress=False,
-        random_state=seed,
-    )
-    model.fit(split.train, validation=split.val)
+    options = {"effort": effort, "max_seconds": seconds}
+    model, told = fit_default(split.train, split.val, seed=seed, device=device, **options)
     model.module_.double()
 
     def density(points: Rows, columns: Sequence[int], third: float | None) -> Rows:
@@ -97,8 +76,7 @@ def fit_ours(split: Split, *, effort: str, seconds: float, seed: int, device: st
     def logpdf(points: Rows) -> Rows:
         return np.asarray(model.score_samples(points), dtype=np.float64)
 
-    members = [member for member in model.members_ if member["weight"] > 0]
-    settings = {"effort": effort, "members": len(members)}
+    settings = {"effort": effort, **told}
     return Model(logpdf, lambda count: model.sample(count, random_state=seed), density, settings)
 
 
