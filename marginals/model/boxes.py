@@ -22,6 +22,7 @@ class Tied:
         exact: which cells are exact, (B, J).
         low, high, gap: ends of the cells as scores, and their difference, (B, K, J); infinite where
             a cell is no interval. None if no cell is.
+        patterns: a promise that rows have no other sets of exact cells, (P, J), if there is one.
     """
 
     scores: Tensor
@@ -32,6 +33,7 @@ class Tied:
     low: Tensor | None = None
     high: Tensor | None = None
     gap: Tensor | None = None
+    patterns: Tensor | None = None
 
     def ends(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the ends and their difference."""

@@ -24,12 +24,15 @@ from marginals.numerics import (
     logsumexp,
     select,
     sum_of_others,
+    table_of,
 )
 from marginals.numerics.regression import conditional_of_rows
 from marginals.tensors.couplings import Couplings
 
 # Beyond, a matrix of columns by columns for each component costs more than the factors do.
 _DENSE_COLUMNS = 64
+# Up to so many patterns of gaps, all rows are evaluated for each of them.
+_FEW_PATTERNS = 4
 
 
 class _Values(NamedTuple):
@@ -147,7 +150,7 @@ class CopulaDensity(LeafDensity):
         cells = evidence.cells(tied)
         if cells.complete and len(tied) <= _DENSE_COLUMNS:
             return _Values(apart, self._log_complete(cells.upper, tied))
-        if cells.patterns and len(tied) <= _DENSE_COLUMNS:
+        if 0 < len(cells.patterns) <= _FEW_PATTERNS and len(tied) <= _DENSE_COLUMNS:
             return _Values(apart, self._log_patterns(cells, tied))
         return _Values(apart, self._log_tied(self._tie(cells, tied)))
 
@@ -217,11 +220,12 @@ class CopulaDensity(LeafDensity):
             low=low,
             high=high,
             gap=gap,
+            patterns=table_of(cells.patterns, len(own), exact.device) if cells.patterns else None,
         )
 
     def _log_tied(self, tied: Tied) -> Tensor:
         """Return the log value of the coupled cells under each component, (B, K)."""
-        parts = (tied.scores, tied.loadings, tied.unique, tied.exact)
+        parts = (tied.scores, tied.loadings, tied.unique, tied.exact, tied.patterns)
         value = factors.log_density(*parts) + tied.log_slope
         return value if tied.low is None else value + log_intervals(tied).to(value.dtype)
 

@@ -3,7 +3,7 @@
 from marginals.numerics import factors
 from marginals.numerics.blas import blas_threads_for
 from marginals.numerics.draws import draw, draw_many, draw_rows
-from marginals.numerics.indices import host_free, index_of, is_host_free, select
+from marginals.numerics.indices import host_free, index_of, is_host_free, select, table_of
 from marginals.numerics.inversion import invert_monotone
 from marginals.numerics.logspace import (
     log1mexp,
@@ -54,5 +54,6 @@ __all__ = [
     "raw_weights",
     "select",
     "sum_of_others",
+    "table_of",
     "x_minus_tanh",
 ]

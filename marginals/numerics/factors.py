@@ -51,17 +51,24 @@ class FactorPosterior:
     index: Tensor
 
 
-def log_density(scores: Tensor, loadings: Tensor, unique: Tensor, mask: Tensor) -> Tensor:
+def log_density(
+    scores: Tensor,
+    loadings: Tensor,
+    unique: Tensor,
+    mask: Tensor,
+    known: Tensor | None = None,
+) -> Tensor:
     r"""Compute :math:`\log N(s_E; 0, R_{EE})` of the observed columns E of each row, (B, K).
 
     The quadratic form is :math:`\sum_E (s_j - L_j f^*)^2 / d_j + |f^*|^2`, the least over f: it
-    cannot be negative, and an error of f* enters it squared.
+    cannot be negative, and an error of f* enters it squared. `known` is a promise that the mask
+    has no other rows, (P, J).
 
     >>> L = torch.tensor([[[0.6], [0.8]]]); s = torch.tensor([[[0.3, torch.nan]]])
     >>> log_density(s, L, 1 - L.square().sum(-1), torch.tensor([[True, False]]))
     tensor([[-0.9639]])
     """
-    patterns, index = _patterns(mask, len(scores))
+    patterns, index = _patterns(mask, len(scores), known)
     if len(patterns) == 1 and scores.shape[2] <= _DENSE_COLUMNS:
         return _dense_log_density(scores, loadings, unique, patterns)
     if scores.shape[2] <= loadings.shape[2]:
@@ -251,12 +258,15 @@ def _draws(
     return fitted + unique[component].sqrt() * own
 
 
-def _patterns(mask: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """Return the distinct rows of a mask and the index of each row among them."""
+def _patterns(mask: Tensor, rows: int, known: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return the distinct rows of a mask, or those known beforehand, and each row's index."""
     if len(mask) == 1:
         return mask, torch.zeros(rows, dtype=torch.long, device=mask.device)
     if is_host_free():
-        return mask, torch.arange(rows, device=mask.device)
+        # How many rows are distinct is for the device to know: those known, or each by itself.
+        if known is None or len(known) >= rows:
+            return mask, torch.arange(rows, device=mask.device)
+        return known, (mask[:, None] == known).all(-1).int().argmax(1)
     if bool((mask == mask[:1]).all()):
         return mask[:1], torch.zeros(rows, dtype=torch.long, device=mask.device)
     patterns, index = torch.unique(mask, dim=0, return_inverse=True)

@@ -46,6 +46,22 @@ def _index(positions: tuple[int, ...], device: torch.device) -> Tensor:
     return torch.tensor(positions, dtype=torch.long, device=device)
 
 
+def table_of(sets: Sequence[Sequence[int]], count: int, device: torch.device) -> Tensor:
+    """Return which of `count` positions each of the distinct sets holds, the same tensor each time.
+
+    >>> table_of([(0, 2), ()], 3, torch.device("cpu"))
+    tensor([[False, False, False],
+            [ True, False,  True]])
+    """
+    return _table(frozenset(map(tuple, sets)), count, device)
+
+
+@lru_cache(maxsize=64)
+def _table(sets: frozenset[tuple[int, ...]], count: int, device: torch.device) -> Tensor:
+    rows = [[position in own for position in range(count)] for own in sorted(sets)]
+    return torch.tensor(rows, dtype=torch.bool, device=device)
+
+
 def select(x: Tensor, positions: Sequence[int], dim: int = 0) -> Tensor:
     """Return some slices along a dim; the tensor itself if it is all of them in order.
 

@@ -12,7 +12,7 @@ from marginals.model.evidence import Evidence
 from marginals.model.weights import checked_weight
 
 # Patterns of gaps that are told apart in a recorded step, each at the cost of a complete one.
-_MOST_PATTERNS = 4
+_MOST_PATTERNS = 256
 
 
 @dataclass(frozen=True)

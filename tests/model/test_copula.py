@@ -1,11 +1,13 @@
 """Copula components against dense normal distributions, and where they carry an error."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import kstest, multivariate_normal
+from torch import Tensor
 from torch.testing import assert_close
 
 from marginals import Evidence, build, fit, load, save
@@ -247,6 +249,39 @@ def test_steps_without_the_host_give_the_same(columns: int) -> None:
     with host_free():
         assert_close(model.contract(complete), expected)
         assert_close(model.contract(Evidence.exact(gaps)), partial)
+
+
+@pytest.mark.parametrize(("rank", "common"), [(1, 1), (2, 6)])
+def test_patterns_known_beforehand_are_factored_once_in_a_recorded_step(
+    rank: int, common: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are more patterns than few, and fewer than rows; with few and with many factors."""
+    model = generic_copula([None] * 4, 3, rank, common)
+    x = rows_of(model, 40)
+    holes = torch.arange(40)
+    for column in range(3):
+        x[(holes >> column) % 2 == 1, column] = torch.nan
+    promised = Evidence.exact(x).with_patterns(256)
+    assert len(promised.patterns) == 8
+    factored = []
+    plain = torch.linalg.cholesky_ex
+
+    def watched(matrix: Tensor, *words: Any, **options: Any) -> Any:
+        factored.append(len(matrix))
+        return plain(matrix, *words, **options)
+
+    monkeypatch.setattr(torch.linalg, "cholesky_ex", watched)
+    found = []
+    for evidence, patterns in ((Evidence.exact(x), 40), (promised, 8)):
+        model.zero_grad()
+        factored.clear()
+        with host_free():
+            value = model.contract(evidence)
+        assert factored == [patterns]
+        value.sum().backward()
+        found.append([value.detach(), *(p.grad for p in model.parameters())])
+    assert_close(found[0], found[1])
+    assert_close(found[1][0], model.contract(Evidence.exact(x)).detach())
 
 
 def test_an_end_beyond_every_float_is_no_open_end() -> None:
