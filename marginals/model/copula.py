@@ -117,7 +117,8 @@ class CopulaDensity(LeafDensity):
         """Return the number of floats that the contraction of one row holds at a time."""
         columns, width = self.couplings.size
         rank = self.couplings.rank
-        return self.leaves.row_cost() + width * (8 * columns + 4 * rank * rank)
+        side = columns if factors.has_small_columns(columns, rank) else rank
+        return self.leaves.row_cost() + width * (8 * columns + 4 * side * side)
 
     def config(self) -> dict[str, Any]:
         """Return what rebuilds the model, as JSON."""

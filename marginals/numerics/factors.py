@@ -31,6 +31,8 @@ from marginals.numerics.indices import is_host_free
 _GATHERED_ELEMENTS = 1 << 24
 # Up to so many columns, rows of one pattern are whitened by a matrix of each component.
 _DENSE_COLUMNS = 64
+# Up to so many columns their own matrices are fast, however few the factors are.
+_SMALL_COLUMNS = 8
 
 
 @final
@@ -71,8 +73,7 @@ def log_density(
     patterns, index = _patterns(mask, len(scores), known)
     if len(patterns) == 1 and scores.shape[2] <= _DENSE_COLUMNS:
         return _dense_log_density(scores, loadings, unique, patterns)
-    if scores.shape[2] <= loadings.shape[2]:
-        # With no more columns than factors, the columns' own matrices are the smaller ones.
+    if has_small_columns(*loadings.shape[1:]):
         covariance = _covariance(loadings.double(), unique.double())
         return log_density_of_patterns(_observed(scores, mask), covariance, patterns, index)
     posterior = _posterior(scores, loadings, unique, mask, patterns, index)
@@ -81,6 +82,11 @@ def log_density(
     quadratic = terms.sum(-1) + posterior.mean.square().sum(-1)  # (B, K)
     log_scale = _log_scale(posterior, unique).to(scores.dtype)  # (P, K)
     return -0.5 * quadratic - log_scale[posterior.index]
+
+
+def has_small_columns(columns: int, rank: int) -> bool:
+    """Say whether the columns' own matrices cost less than the systems of the factors."""
+    return columns <= max(rank, _SMALL_COLUMNS)
 
 
 def _dense_log_density(scores: Tensor, loadings: Tensor, unique: Tensor, pattern: Tensor) -> Tensor:

@@ -251,12 +251,12 @@ def test_steps_without_the_host_give_the_same(columns: int) -> None:
         assert_close(model.contract(Evidence.exact(gaps)), partial)
 
 
-@pytest.mark.parametrize(("rank", "common"), [(1, 1), (2, 6)])
+@pytest.mark.parametrize("columns", [4, 10])
 def test_patterns_known_beforehand_are_factored_once_in_a_recorded_step(
-    rank: int, common: int, monkeypatch: pytest.MonkeyPatch
+    columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There are more patterns than few, and fewer than rows; with few and with many factors."""
-    model = generic_copula([None] * 4, 3, rank, common)
+    """By the columns' own matrices or by the factors': as many as patterns, not as rows."""
+    model = generic_copula([None] * columns, 3, 1, 1)
     x = rows_of(model, 40)
     holes = torch.arange(40)
     for column in range(3):

@@ -17,7 +17,10 @@ MASKS = {
     "two patterns": lambda b, j: (torch.arange(j) + torch.arange(b)[:, None]) % 2 == 0,
     "empty": lambda b, j: torch.zeros(b, j, dtype=torch.bool),
 }
-SIZES = [(5, 2, 4, 2), (7, 3, 6, 1), (40, 2, 5, 3), (4, 1, 1, 1), (3, 2, 4, 0), (6, 2, 3, 5)]
+SIZES = [
+    *((5, 2, 4, 2), (7, 3, 6, 1), (40, 2, 5, 3), (4, 1, 1, 1), (3, 2, 4, 0), (6, 2, 3, 5)),
+    *((5, 2, 11, 2), (7, 3, 12, 1), (3, 2, 10, 0), (4, 2, 10, 12)),  # with large matrices
+]
 
 
 def parts(components: int, width: int, rank: int, least: float = 0.05) -> tuple[Tensor, Tensor]:
@@ -103,8 +106,9 @@ def test_one_pattern_is_one_factor() -> None:
 
 
 @pytest.mark.parametrize("mask", MASKS)
-def test_gradients(mask: str) -> None:
-    scores, loadings, unique, observed = case((4, 2, 3, 2), mask)
+@pytest.mark.parametrize("width", [3, 9])
+def test_gradients(mask: str, width: int) -> None:
+    scores, loadings, unique, observed = case((4, 2, width, 2), mask)
     inputs = (scores.requires_grad_(), loadings.requires_grad_(), unique.requires_grad_())
     assert gradcheck(lambda s, a, d: log_density(s, a, d, observed), inputs)
     asked = torch.tensor([0, 2])
