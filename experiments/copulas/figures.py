@@ -51,7 +51,7 @@ def _panel(axes: Any, records: Sequence[Record], name: str, tail: str) -> None:
             axes.errorbar(
                 q,
                 shares.mean(0),
-                yerr=shares.std(0) if len(own) > 1 else None,
+                yerr=shares.std(0, ddof=1) if len(own) > 1 else None,
                 color=HUES[model],
                 marker=MARKS[model],
                 markersize=3.5,
