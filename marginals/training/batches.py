@@ -11,8 +11,9 @@ from torch import Tensor
 from marginals.model.evidence import Evidence
 from marginals.model.weights import checked_weight
 
-# Patterns of gaps that are told apart in a recorded step, each at the cost of a complete one.
-_MOST_PATTERNS = 256
+# Patterns of gaps that are promised to steps. Recorded on a GPU, steps cannot count them; on a CPU
+# they can, and up to a few patterns each is evaluated as complete rows are.
+_MOST_PATTERNS = {"cpu": 4, "cuda": 256}
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ def make_rows(evidence: Evidence, weight: Tensor | None, name: str) -> Rows:
     if bool(((evidence.lower == evidence.upper) | evidence.lower.isnan()).all()):
         evidence = dataclasses.replace(evidence, upper=evidence.lower, intervals=frozenset())
     evidence = evidence.promised()
-    evidence = evidence if evidence.complete else evidence.with_patterns(_MOST_PATTERNS)
+    most = _MOST_PATTERNS.get(evidence.lower.device.type, 0)
+    evidence = evidence if evidence.complete else evidence.with_patterns(most)
     if weight is None:
         return Rows(evidence, evidence.lower.new_ones(len(evidence)))
     called = "sample_weight" if name == "data" else f"{name}_weight"
