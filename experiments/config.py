@@ -1,8 +1,9 @@
 """Configs: a TOML file for each experiment, checked key by key.
 
 `[full]` has every setting and the seeds, `[quick]` and `[tiny]` what differs from it. `[paper]`
-says where the paper shows the experiment (`source`), what differs here in data or protocol
-(`differs`, a list of sentences) and what the paper reports (`figures`, a table for the experiment).
+says where the paper shows the experiment (`source`), what came out of the committed results in
+words (`outcome`), what differs here in data or protocol (`differs`, a list of sentences) and what
+the paper reports (`figures`, a table for the experiment).
 """
 
 import tomllib
@@ -24,6 +25,7 @@ class Paper:
     """What the paper says of an experiment, and what differs here."""
 
     source: str
+    outcome: str
     differs: tuple[str, ...]
     figures: Mapping[str, Any]
 
@@ -69,9 +71,10 @@ def _settings(experiment: Experiment, values: Mapping[str, Any]) -> Any:
 
 
 def _paper(values: Mapping[str, Any], path: Path) -> Paper:
-    _check_keys(values, ("source", "differs", "figures"), f"[paper] of {path.name}")
+    _check_keys(values, ("source", "outcome", "differs", "figures"), f"[paper] of {path.name}")
     return Paper(
         _typed("source", values.get("source", ""), str),
+        _typed("outcome", values.get("outcome", ""), str),
         _typed("differs", values.get("differs", []), tuple[str, ...]),
         values.get("figures", {}),
     )

@@ -57,8 +57,10 @@ def draw(results: Results, folder: Path) -> list[Path]:
 def section(results: Results, pictures: Sequence[str]) -> str:
     """Return the part of the page for one experiment, with pictures in `images/experiments`."""
     experiment, config = _parts(results)
-    parts = [f"## {experiment.title}", f"In the paper: {config.paper.source}", origin(results)]
-    parts.append(tables(results))
+    parts = [f"## {experiment.title}", f"In the paper: {config.paper.source}"]
+    if config.paper.outcome:
+        parts.append(f"Here: {config.paper.outcome}")
+    parts += [origin(results), tables(results)]
     parts += [f"![{Path(name).stem}](images/experiments/{name})" for name in pictures]
     if config.paper.differs:
         listed = "\n".join(f"- {each}" for each in config.paper.differs)
