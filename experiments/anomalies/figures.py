@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from experiments.anomalies.tables import LABELS, mean, models_of, of
+from experiments.anomalies.tables import LABELS, mean, models_of, of, whole
 from experiments.drawing import COLOURS, blank
 from experiments.registry import Arrays, Record
 
@@ -18,6 +18,7 @@ ACROSS = 4
 
 def figures(records: Sequence[Record], arrays: Arrays) -> "dict[str, Figure]":
     """Return one figure: the mean over sets first, then a panel for each set."""
+    records = whole(records)
     if not records:
         return {}
     sets = list(dict.fromkeys(record["set"] for record in records))

@@ -17,6 +17,7 @@ LABELS = {
 
 def tables(records: Sequence[Record], paper: Mapping[str, Any]) -> str:
     """Return means over sets, and the AUROC of each set."""
+    records = whole(records)
     shares = sorted({record["share"] for record in records})
     models = models_of(records)
     others = [record for record in records if record["set"] not in DEVELOPMENT]
@@ -55,6 +56,15 @@ def tables(records: Sequence[Record], paper: Mapping[str, Any]) -> str:
             f"Seconds of fitting and scoring, means: {seconds}.",
         ]
     )
+
+
+def whole(records: Sequence[Record]) -> list[Record]:
+    """Return the records of sets and seeds that have all shares and detectors: means need them."""
+    parts = {(r["share"], r["model"]) for r in records}
+    found: dict[tuple[str, int], set[tuple[float, str]]] = {}
+    for r in records:
+        found.setdefault((r["set"], r["seed"]), set()).add((r["share"], r["model"]))
+    return [r for r in records if found[r["set"], r["seed"]] == parts]
 
 
 def models_of(records: Sequence[Record]) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.anomalies.sets import FILES
 from experiments.anomalies import EXPERIMENT
 from experiments.anomalies.run import simulated
+from experiments.anomalies.tables import whole
 from experiments.config import SIZES, load
 
 
@@ -36,3 +37,9 @@ def test_the_tables_have_means_over_sets() -> None:
     assert lines[6] == "| AUROC, other sets | MDMAOutlierDetector() | 0.600 |"
     assert "| thyroid (3) | MDMAOutlierDetector() | 0.900 |" in lines
     assert lines[-1].endswith("MDMAOutlierDetector() 1.5.")
+
+
+def test_means_are_over_sets_that_are_whole() -> None:
+    line = {"seed": 0, "model": "ours", "auroc": 0.5}
+    shared = [{**line, "set": "wbc", "share": share} for share in (0.0, 0.5)]
+    assert whole([*shared, {**line, "set": "yeast", "share": 0.0}]) == shared
