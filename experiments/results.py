@@ -83,7 +83,7 @@ def merge(paths: Sequence[Path], folder: Path = FOLDER) -> Path:
 
     All must be of one experiment and size, with the same settings but for the parts.
     """
-    found = [read(path) for path in paths]
+    found = [_given(path) for path in paths]
     kinds = {(each.experiment, each.size) for each in found}
     if len(kinds) != 1:
         told = ", ".join(sorted(" ".join(kind) for kind in kinds)) or "no file"
@@ -106,6 +106,16 @@ def merge(paths: Sequence[Path], folder: Path = FOLDER) -> Path:
         target.arrays = {**each.arrays, **target.arrays}  # pictures are of the first seed
     target.write()
     return target.path
+
+
+def _given(path: Path) -> Results:
+    try:
+        return read(path)
+    except (OSError, ValueError, TypeError, KeyError) as cause:
+        raise SystemExit(
+            f"Expected a result file of an experiment; got {path}, which cannot be read as one: "
+            f"{type(cause).__name__}: {cause}."
+        ) from cause
 
 
 def run(
@@ -146,7 +156,8 @@ def _run_seed(
 ) -> None:
     context = Context(device, data, results.arrays)
     jobs = experiment.jobs(config.settings, seed)
-    with Bar(f"{experiment.name}, seed {seed}", len(jobs)) as bar:
+    bar = Bar(f"{experiment.name}, seed {seed}", len(jobs))
+    with bar.shown:
         for job in jobs:
             about = {"seed": seed, **job}
             if any(about.items() <= _words(record).items() for record in results.records):

@@ -7,6 +7,8 @@ from typing import Any, final
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from experiments.copulas.truth import clayton_cdf, draw_clayton
+
 Rows = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -32,7 +34,6 @@ class Target:
 
 CLAWS = np.arange(5) / 2 - 1  # centres of the narrow modes
 BOXES = ((-2.0, -1.0, 0.5), (0.0, 0.5, 0.3), (1.5, 2.0, 0.2))  # ends and mass of each
-THETA = 2.0  # of Clayton's copula: Kendall's tau is one half
 SIDE = 4  # squares along a side of the board, each of side 1
 
 
@@ -60,16 +61,14 @@ def _cdf_boxes(points: Rows) -> Rows:
 
 
 def _draw_clayton(count: int, generator: np.random.Generator) -> Rows:
-    u, w = generator.random((2, count))
-    v = ((w ** (-THETA / (1 + THETA)) - 1) * u**-THETA + 1) ** (-1 / THETA)
-    drawn: Rows = ndtri(np.stack([u, v], 1))
+    drawn: Rows = ndtri(draw_clayton(count, generator))
     return drawn
 
 
 def _cdf_clayton(points: Rows) -> Rows:
     u, v = ndtr(points).T
     with np.errstate(divide="ignore"):  # at 0, where the copula is 0
-        found: Rows = (u**-THETA + v**-THETA - 1) ** (-1 / THETA)
+        found: Rows = clayton_cdf(u, v)
     return found
 
 

@@ -71,6 +71,21 @@ def test_a_search_given_up_is_told_in_the_table() -> None:
     assert "| paper: MDMA | 15.6 | 12.8 |" in text
 
 
+def test_differences_are_within_graphs_that_both_ended() -> None:
+    truths = {"the DAG": [["x1", "x2"]]}
+    shared = {"set": "sigmoidal", "rows": 50, "fit_s": 0.0, "search_s": 1.0, "truths": truths}
+    shared |= {"edges": 1, "tests": 1, "finished": True}
+    records = []
+    for seed, gaussian_off, ours_off in ((0, 10, 8), (1, 30, 26), (2, 50, None)):
+        for method, off in (("gaussian", gaussian_off), ("ours", ours_off)):
+            far = {"the DAG": {"directed": off, "usual": off, "skeleton": off}}
+            ended = {"distances": far} if off is not None else {"finished": False}
+            records.append({**shared, "seed": seed, "method": method, **ended})
+    # 2 and 4: mean 3, standard deviation the root of 2, of two graphs.
+    line = "| PC, ours (q = 1) | 3.0 ± 1.0 | 3.0 ± 1.0 | 3.0 ± 1.0 | 2 |"
+    assert line in EXPERIMENT.tables(records, {})
+
+
 @pytest.mark.data
 def test_sachs_has_both_graphs(data_dir: Path) -> None:
     problem = sachs(data_dir)

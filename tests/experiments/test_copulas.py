@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
+from experiments.copulas import truth
 from experiments.copulas.models import gaussian, ranks
 from experiments.copulas.truth import SETS, counted, draw_returns, gaussian_known
 
 Q = (0.05, 0.1)
-CLOSED = ("gaussian", "clayton")
 
 
-@pytest.mark.parametrize("name", CLOSED)
+@pytest.mark.parametrize("name", ["gaussian", "clayton", "student"])
 def test_draws_agree_with_what_is_known(name: str) -> None:
     levels = SETS[name].draw(40_000, np.random.default_rng(0))
     assert ((levels > 0) & (levels < 1)).all()
@@ -32,6 +32,21 @@ def test_densities_have_mass_one_and_are_those_of_the_draws(name: str) -> None:
     levels = SETS[name].draw(20_000, np.random.default_rng(1))
     corner = (grid < 0.25).all(1)
     assert mass[corner].sum() == pytest.approx((levels < 0.25).all(1).mean(), abs=0.02)
+
+
+def test_gains_and_losses_of_returns_have_one_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(truth, "PATHS", 20)
+    monkeypatch.setattr(truth, "DAYS", 300)
+    cached = (truth.returns_known, truth._many_returns)
+    try:
+        known = SETS["returns"].known(Q)
+    finally:
+        for each in cached:
+            each.cache_clear()
+    assert known.lower == known.upper
+    assert np.shape(known.lower) == (3, 2)
+    # By the correlations 0.6, 0.3 and 0.4 of the pairs.
+    assert known.tau[0] > known.tau[2] > known.tau[1] > 0.1
 
 
 def test_a_gaussian_copula_is_found_from_ranks() -> None:

@@ -1,6 +1,7 @@
 """Published splits by their rules, and tables that name what they compare."""
 
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +104,23 @@ def test_the_table_names_rows_floor_and_published_figures() -> None:
     assert "| here: paper's MDMA | -31.00 ± 1.41 | 4,123 and 5,339 with gaps |" in text
     assert "0.57" not in text  # other test rows
     assert "benchmarks" not in text
+
+
+def test_benchmarks_fill_in_what_was_not_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [
+        {**record(set=name, test_mean=mean), "device": "cpu"}
+        for name, mean in (("gas", 77.0), ("power", 88.0))
+    ]
+    module = sys.modules["experiments.density.tables"]
+    monkeypatch.setattr(module, "elsewhere", lambda paper, names: found)
+    here = [record(set="gas"), record(set="power", model="ht")]
+    text = EXPERIMENT.tables(here, {"benchmarks": []})
+    assert "77.00" not in text
+    assert "| POWER | 88.00 |" in text
+
+
+def test_a_likelihood_of_zero_is_marked_in_the_figure() -> None:
+    pytest.importorskip("matplotlib")
+    records = [record(), record(model="vine", test_mean=-math.inf)]
+    axes = EXPERIMENT.figures(records, {})["scores"].axes[0]
+    assert [text.get_text() for text in axes.texts] == [r"$-\infty$"]

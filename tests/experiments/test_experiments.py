@@ -202,6 +202,10 @@ def test_runs_beside_each_other_are_put_together(nothing: Path, tmp_path: Path) 
     ]
     assert set(results.read(next(nothing.glob("*.json"))).arrays) == {"a", "b"}
     assert "got seed 2, a again" in refused("merge", files[2], "--output", nothing)
+    for name, content in (("no", None), ("text", "x"), ("list", "[]"), ("dict", "{}")):
+        if content is not None:
+            (tmp_path / name).write_text(content)
+        assert f"got {tmp_path / name}, which" in refused("merge", tmp_path / name)
     works("run", "nothing", "--quick", "--output", tmp_path / "quick")
     quick = next((tmp_path / "quick").glob("*.json"))
     told = refused("merge", files[0], quick, "--output", nothing)
