@@ -9,7 +9,4 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 if importlib.util.find_spec("triton") is None:
-    collect_ignore_glob = [
-        *("marginals/kernels/*_triton.py", "marginals/kernels/*_network.py"),
-        "marginals/kernels/elementary.py",
-    ]
+    collect_ignore_glob = ["marginals/runtime/kernels/*_triton.py"]

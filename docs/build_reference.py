@@ -20,12 +20,11 @@ PAGE = Path(__file__).with_name("reference.md")
 # What is public: the names in `__all__` of these modules, each under its first module.
 MODULES = {
     "marginals": "The top of the package.",
-    "marginals.answers": "What `MDMA` shares with its views.",
-    "marginals.tasks": "On a `Density`, by column positions; `MDMA` offers them by name.",
+    "marginals.queries": "On a `Density`, by column positions; `MDMA` offers them by name.",
     "marginals.causal": 'Needs causal-learn: `pip install "marginals[causal]"`.',
     "marginals.synthesis": "How good synthetic rows are.",
     "marginals.plotting": 'Needs matplotlib: `pip install "marginals[plot]"`.',
-    "marginals.table": "What is known of columns, and the way from cells to evidence and back.",
+    "marginals.columns": "What is known of columns, and the way from cells to evidence and back.",
     "marginals.language": "The query language of `MDMA.query` and the command line.",
 }
 HEAD = """# Reference

@@ -4,25 +4,19 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from marginals.crossfit import CrossFit, cross_fit
-from marginals.estimator import MDMA
-from marginals.imputer import MDMAImputer
-from marginals.loading import load
-from marginals.model import (
-    NMDMA,
-    Density,
-    Evidence,
-    Mixture,
-    TensorDensity,
-    build,
-)
-from marginals.model.files import save
-from marginals.outliers import MDMAOutlierDetector
-from marginals.predictors import MDMAClassifier, MDMARegressor
-from marginals.storage import FileError
+from marginals.cells import Evidence
+from marginals.columns import Categorical, Continuous, Integer
+from marginals.densities import NMDMA, Density, Mixture, TensorDensity, build
+from marginals.estimators.cross_fit import CrossFit, cross_fit
+from marginals.estimators.imputer import MDMAImputer
+from marginals.estimators.loading import load
+from marginals.estimators.mdma import MDMA
+from marginals.estimators.outlier_detector import MDMAOutlierDetector
+from marginals.estimators.predictors import MDMAClassifier, MDMARegressor
+from marginals.io.container import FileError
+from marginals.io.model_files import save
 from marginals.structure import Tree
 from marginals.synthesis import synthesis_report
-from marginals.table import Categorical, Continuous, Integer
 from marginals.training import FitConfig, FitResult, fit
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marginals import MDMA, demo
+from marginals import MDMA
+from marginals.cli import demo
 
 
 @pytest.fixture(scope="module")

@@ -167,7 +167,7 @@ def test_words_that_the_numbers_tell_are_filled_rightly(
 
 
 def test_limits_count_the_seconds_of_this_process() -> None:
-    module = sys.modules["marginals.training.search"]
+    module = sys.modules["marginals.selection.search"]
     before = module.time
     with cpu_seconds():
         assert module.time is not before

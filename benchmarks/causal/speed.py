@@ -18,8 +18,8 @@ from benchmarks.causal.dags import random_dag, sigmoidal
 from benchmarks.machine import describe_machine
 from benchmarks.pages import command
 from marginals.causal import CausalGraph, causal_graph, shd
-from marginals.crossfit import cross_fit
-from marginals.estimator import MDMA
+from marginals.estimators.cross_fit import cross_fit
+from marginals.estimators.mdma import MDMA
 
 Record = dict[str, Any]
 PACKAGES = ("numpy", "pandas", "causal-learn", "networkx")

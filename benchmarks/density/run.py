@@ -16,7 +16,7 @@ import torch
 
 from benchmarks.data import data_folder, load_density
 from benchmarks.machine import describe_machine
-from marginals.model import build
+from marginals.densities import build
 from marginals.training import fit
 
 GRID = ("name", "init", "tensor", "width", "noise", "rate", "batch", "decay", "seed")

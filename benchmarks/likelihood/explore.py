@@ -19,7 +19,7 @@ import torch
 from benchmarks.data import data_folder, load_density
 from benchmarks.likelihood.worker import explore_one
 from marginals.numerics import logsumexp
-from marginals.training.ensemble import mixture_weights, warm_up
+from marginals.selection.ensemble import mixture_weights, warm_up
 
 SMALL = [
     {"tensor": "ht", "leaves": "normal", "width": 32},

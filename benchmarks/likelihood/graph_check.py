@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.data import data_folder
 from benchmarks.likelihood.worker import parts_of
-from marginals.model import build
+from marginals.densities import build
 from marginals.training import fit
 from marginals.training.fit import _Fit
 

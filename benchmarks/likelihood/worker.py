@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from benchmarks.data import load_density
-from marginals.model import build
+from marginals.densities import build
 from marginals.training import fit
 
 BUILD = ("tensor", "leaves", "width", "rank", "common", "tree", "seed")

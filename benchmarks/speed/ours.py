@@ -9,9 +9,9 @@ from torch import Tensor
 
 from benchmarks.speed.shapes import Shape, table
 from benchmarks.speed.timing import PeakMemory, steps_per_block, summary
-from marginals.model.build import build
-from marginals.model.density import Density
-from marginals.model.evidence import Evidence
+from marginals.cells.evidence import Evidence
+from marginals.densities.build import build
+from marginals.densities.density import Density
 from marginals.training import FitResult, fit
 
 HELD = 64  # rows by which a timed fit judges: as few as can be, the steps are what is timed

@@ -16,7 +16,8 @@ from benchmarks.data import data_folder, load_density
 from benchmarks.pages import command
 from benchmarks.records import merged, origin, read, write
 from benchmarks.speed.record import KEY, PACKAGES
-from marginals import build, kernels
+from marginals import build
+from marginals.runtime import kernels
 from marginals.training import fit
 from marginals.training.config import rate_for_batch
 

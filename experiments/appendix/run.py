@@ -14,7 +14,7 @@ from benchmarks.likelihood.sets import SMALL, Rows, Split, splits
 from experiments.context import Context
 from experiments.registry import Record
 from marginals import build, fit
-from marginals.model.autoregressive import sample_autoregressive
+from marginals.densities.autoregressive import sample_autoregressive
 
 PAIRS = {"power": (5, 2), "hepmass": (7, 4)}  # time of day and kitchen; two bent columns
 FEATURE = 3  # the paper's j = 4

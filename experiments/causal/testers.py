@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from scipy.stats import norm
 
-from marginals.tasks import IndependenceResult
+from marginals.queries import IndependenceResult
 
 PValue = Callable[[str, str, list[str]], float]
 

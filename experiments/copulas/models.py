@@ -13,7 +13,7 @@ from benchmarks.likelihood.classical import installed
 from experiments.copulas.truth import Known, Rows, counted, gaussian_known, gaussian_logpdf, pairs
 from experiments.default_model import fit_default
 from experiments.paper_model import Training, fit_paper
-from marginals.tasks import Copula
+from marginals.queries import Copula
 
 DRAWS = 100_000  # of a vine, whose rank correlations and tails have no closed form
 

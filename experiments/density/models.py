@@ -13,7 +13,7 @@ from benchmarks.likelihood.neural import fit_einet, fit_nsf
 from benchmarks.likelihood.ours import fit_default, training_rows
 from benchmarks.likelihood.sets import Rows, Split
 from marginals import build, fit
-from marginals.model.nmdma import NMDMA
+from marginals.densities.nmdma import NMDMA
 
 CHUNK = 2_000  # rows scored at a time: 4000 components of GAS take gigabytes
 BATCH = 500

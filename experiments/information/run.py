@@ -16,7 +16,7 @@ from experiments.default_model import fit_default
 from experiments.paper_model import Rows, Training, fit_paper, logpdf
 from experiments.registry import Record
 from marginals import cross_fit
-from marginals.tasks import Estimate
+from marginals.queries import Estimate
 
 # Rows of some columns to log densities of those columns.
 Ask = Callable[[Rows, Sequence[int]], Rows]

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from marginals.causal.lags import lagged, lagged_name
-from marginals.causal.search import RecordedTests
+from marginals.causal.pc_search import RecordedTests
 from marginals.causal.testers import as_tester, check_one_result
 
 NAME = "marginals"
@@ -89,7 +89,7 @@ class PgmpyTest:
     Args:
         model: a fitted model, or anything that `causal_graph` takes.
         data: rows to test at, by default those that were fitted.
-        options: of the tests, see `marginals.tasks.independence_test`.
+        options: of the tests, see `marginals.queries.independence_test`.
     """
 
     def __init__(self, model: Any, data: Any = None, **options: Any) -> None:
@@ -136,7 +136,7 @@ def tigramite_test(
         model: fitted to `lagged(frame, max_lag)`; None fits the default to it, at the first test.
         max_lag: the largest lag in any test, conditions included: twice tigramite's `tau_max` for
             PCMCI, 0 for tables that are no time series.
-        options: of the tests, see `marginals.tasks.independence_test`.
+        options: of the tests, see `marginals.queries.independence_test`.
         settings: of `CondIndTest`.
     """
     check_one_result(options or {})

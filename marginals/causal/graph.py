@@ -12,7 +12,7 @@ from marginals.causal.adapters import NAME, register_causal_learn, required
 from marginals.causal.files import write
 from marginals.causal.knowledge import knowledge_of, node_names, settled
 from marginals.causal.mixed import directed_edges, undirected_edges
-from marginals.causal.search import RecordedTests
+from marginals.causal.pc_search import RecordedTests
 from marginals.causal.testers import as_tester
 
 
@@ -99,7 +99,7 @@ def causal_graph(
             "forbidden", and lists of columns from the earliest to the latest under "tiers"; or
             causal-learn's `BackgroundKnowledge`. A required edge is kept whatever the tests say.
         data: rows to test at.
-        options: of the tests, see `marginals.tasks.independence_test`.
+        options: of the tests, see `marginals.queries.independence_test`.
     """
     if not 0 < alpha < 1:
         raise ValueError(f"Expected `alpha` to lie between 0 and 1; got {alpha}.")

@@ -5,7 +5,7 @@ from itertools import permutations
 from typing import Any
 
 from marginals.causal.adapters import required
-from marginals.causal.search import Pair
+from marginals.causal.pc_search import Pair
 
 _KEYS = ("required", "forbidden", "tiers")
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
-from marginals.causal.search import names_of
-from marginals.crossfit import cross_fit
-from marginals.estimator import MDMA
+from marginals.causal.pc_search import names_of
+from marginals.estimators.cross_fit import cross_fit
+from marginals.estimators.mdma import MDMA
 
 
 def as_tester(model_or_df: Any, data: Any = None, fit_only: bool = False, **options: Any) -> Any:
@@ -17,7 +17,7 @@ def as_tester(model_or_df: Any, data: Any = None, fit_only: bool = False, **opti
             object that tests by itself; or a table, which is cross-fitted.
         data: rows to test at.
         fit_only: return the model, that each test may bring its own rows.
-        options: of the tests, see `marginals.tasks.independence_test`; `q` is one number.
+        options: of the tests, see `marginals.queries.independence_test`; `q` is one number.
     """
     check_one_result(options)
     if not hasattr(model_or_df, "independence_test"):

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import typer
 
-from marginals import frames
 from marginals.cli import options
 from marginals.cli.command import command
 from marginals.cli.models import format_for, load_model, table
 from marginals.cli.output import print_json, print_table, records
-from marginals.cli.progress import bar
-from marginals.table import Categorical, Continuous
+from marginals.cli.progress_bar import bar
+from marginals.columns import Categorical, Continuous
+from marginals.io import tables
 
 Top = Annotated[int, typer.Option("--top", min=1, help="How many rows to show.")]
 
@@ -47,7 +47,7 @@ def anomalies(
 def _lowest(model: Any, data: str, top: int, format: str | None) -> pd.DataFrame:
     """Return the rows of the lowest log density, which is their last column."""
     lowest = pd.DataFrame()
-    with bar("score", frames.count(data, format_for(data, format))) as advance:
+    with bar("score", tables.count(data, format_for(data, format))) as advance:
         for frame in table(model, data, format):
             scored = frame.assign(log_density=np.asarray(model.score_samples(frame)))
             lowest = pd.concat([lowest, scored]) if len(lowest) else scored

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from marginals.cli import anomalies, asking, causal, dependence, fitting, pictures, tables
+from marginals.cli import anomalies, asking, causal, fitting, pictures
+from marginals.cli import dependence_commands as dependence
+from marginals.cli import table_commands as tables
 from marginals.cli.command import INTERRUPTED
 
 app = typer.Typer(

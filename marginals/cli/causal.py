@@ -5,14 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from marginals import frames
 from marginals.cli import options
 from marginals.cli.command import command
 from marginals.cli.models import format_for, load_model, renamed
 from marginals.cli.output import note, print_json, print_table
 from marginals.cli.pictures import plotting_module
+from marginals.io import tables
+from marginals.io.container import check_target
 from marginals.language.errors import did_you_mean
-from marginals.storage import check_target
 
 Source = Annotated[
     str, typer.Argument(metavar="SOURCE", help="A table, or the file of a model that `fit` wrote.")
@@ -106,7 +106,7 @@ def _sources(
                 param_hint="--data",
             )
         model = load_model(source)
-        rows = renamed(frames.read(data, format_for(data, format)), model.schema_)
+        rows = renamed(tables.read(data, format_for(data, format)), model.schema_)
         return model, list(model.schema_.names), rows
     if data is not None:
         raise typer.BadParameter(
@@ -114,7 +114,7 @@ def _sources(
             "give the file of a model first.",
             param_hint="--data",
         )
-    table = frames.read(source, format_for(source, format))
+    table = tables.read(source, format_for(source, format))
     absent = [name for name in ignore if name not in table]
     if absent:
         raise ValueError(

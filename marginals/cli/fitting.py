@@ -7,16 +7,16 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
-from marginals import frames
 from marginals.cli import options
 from marginals.cli.command import command
 from marginals.cli.models import format_for, load_model
 from marginals.cli.output import note, print_json, print_table
 from marginals.cli.specs import parse_setting, parse_spec
+from marginals.columns import Categorical
+from marginals.columns.plain_values import in_order
+from marginals.io import tables
+from marginals.io.container import check_target
 from marginals.language.errors import did_you_mean
-from marginals.storage import check_target
-from marginals.table import Categorical
-from marginals.table.values import in_order
 
 ModelFile = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The model's file.")]
 Columns = Annotated[
@@ -166,7 +166,7 @@ def _estimator(
     seed: int,
     settings: list[str],
 ) -> Any:
-    from marginals.estimator import MDMA
+    from marginals.estimators.mdma import MDMA
 
     told: dict[str, Any] = {"columns": kinds or None, "effort": effort, "width": width}
     model = MDMA(**told, max_seconds=max_seconds, random_state=seed)
@@ -213,10 +213,10 @@ def _without(frame: pd.DataFrame, ignore: list[str]) -> pd.DataFrame:
 
 def _sampled(
     path: str, rows: int, seed: int, format: str | None, kinds: dict[str, Any], ignore: list[str]
-) -> frames.Sample:
+) -> tables.Sample:
     """Read a table or, of a large one, a sample and the categories of all of it."""
     listed = [name for name, kind in kinds.items() if kind == Categorical()]
-    return frames.sample(
+    return tables.sample(
         path,
         rows,
         seed,
@@ -228,7 +228,7 @@ def _sampled(
 
 
 def _with_categories(
-    found: frames.Sample, kinds: dict[str, Any], ignore: list[str]
+    found: tables.Sample, kinds: dict[str, Any], ignore: list[str]
 ) -> dict[str, Any]:
     """Return kinds that know the categories of the rows that are not in the sample."""
     known = {name: v for name, v in found.categories.items() if v and name not in ignore}
@@ -246,7 +246,7 @@ def _like(frame: pd.DataFrame, path: str, rows: int, seed: int, format: str | No
     kept = {c: t for c, t in frame.dtypes.items() if t.kind in "mM"}
     text = {c: str for c in frame.columns if pd.api.types.infer_dtype(frame[c]) == "string"}
     names = [str(name) for name in frame.columns]
-    return frames.sample(
+    return tables.sample(
         path, rows, seed, format_for(path, format), names, {**text, **kept}, ignored=names
     ).frame
 

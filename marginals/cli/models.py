@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from marginals import frames
+from marginals.columns import Categorical, Schema
+from marginals.columns.dtypes import base, family, parse
+from marginals.io import tables
 from marginals.language import parse_conditions, to_evidence
-from marginals.table import Categorical, Schema
-from marginals.table.dtypes import base, family, parse
 
 ROWS = 65_536  # read, worked on and written at a time
 
 
 def load_model(path: str) -> Any:
     """Load a model with its schema."""
-    from marginals.loading import load
+    from marginals.estimators.loading import load
 
     if not os.path.exists(path):
         raise FileNotFoundError(
@@ -43,9 +43,9 @@ def format_for(path: str, format: str | None) -> str | None:
     if path == "-" or format is None:
         return format
     try:
-        return frames.format_of(path)
-    except frames.FrameError:
-        return frames.format_of(path, format)
+        return tables.format_of(path)
+    except tables.FrameError:
+        return tables.format_of(path, format)
 
 
 def table(
@@ -61,12 +61,12 @@ def table(
     """
     kind = format_for(path, format)
     wanted = [str(name) for name in model.schema_.names]
-    present = None if everything else frames.names(path, kind)
+    present = None if everything else tables.names(path, kind)
     chosen = None if present is None else [name for name in wanted if name in present]
-    for frame in frames.batches(path, ROWS, kind, chosen, dtypes(model.schema_)):
+    for frame in tables.batches(path, ROWS, kind, chosen, dtypes(model.schema_)):
         known = [name for name in frame.columns if str(name) in wanted]
         if not known:
-            raise frames.FrameError(
+            raise tables.FrameError(
                 f"Expected {path!r} to have columns of the model; got none of {wanted[:20]}. "
                 "Check the table's header."
             )

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from marginals.frames import Path
+from marginals.io.table_formats import Path
 
 
 def print_json(content: Mapping[str, Any]) -> None:

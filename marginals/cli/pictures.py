@@ -5,13 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
-from marginals import frames
 from marginals.cli import options
 from marginals.cli.command import command
 from marginals.cli.models import format_for, load_model, renamed
 from marginals.cli.output import note, print_json
-from marginals.language.evidence import name_in
-from marginals.language.tree import Column
+from marginals.io import tables
+from marginals.language.conditions import name_in
+from marginals.language.query_tree import Column
 
 Pairs = Annotated[
     str, typer.Option("--pairs", metavar="COLUMNS", help="Columns between commas; all without it.")
@@ -55,11 +55,11 @@ def plot(
 
 def demo() -> None:
     """Fit a table with gaps, ask it things, draw a picture: a tour in a minute."""
-    importlib.import_module("marginals.demo").main()
+    importlib.import_module("marginals.cli.demo").main()
 
 
 def _table(model: Any, data: str, format: str | None) -> Any:
-    return renamed(frames.read(data, format_for(data, format)), model.schema_)
+    return renamed(tables.read(data, format_for(data, format)), model.schema_)
 
 
 def plotting_module() -> Any:

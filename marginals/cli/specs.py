@@ -2,10 +2,10 @@
 
 from typing import Any, final
 
+from marginals.columns import Categorical, Continuous, Integer
 from marginals.language.errors import did_you_mean
 from marginals.language.parser import Cursor
 from marginals.language.tokens import Token
-from marginals.table import Categorical, Continuous, Integer
 
 _KINDS: dict[str, Any] = {
     "continuous": Continuous,

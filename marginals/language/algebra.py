@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from marginals.language.errors import QueryError
-from marginals.language.tree import Condition, Exact, Interval, OneOf, values_of
+from marginals.language.query_tree import Condition, Exact, Interval, OneOf, values_of
 
 
 def combine(conditions: Iterable[Condition], text: str = "") -> tuple[Condition, ...]:

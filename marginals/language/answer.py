@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
+from marginals.columns.kinds import Categorical
+from marginals.language.conditions import has_mass, name_in, to_evidence
 from marginals.language.errors import QueryError
-from marginals.language.evidence import has_mass, name_in, to_evidence
 from marginals.language.parser import parse
 from marginals.language.printer import format
-from marginals.language.tree import Query
-from marginals.table.kinds import Categorical
+from marginals.language.query_tree import Query
 
 Known = dict[Any, Any]
 

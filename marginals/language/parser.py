@@ -20,8 +20,7 @@ from typing import NoReturn, final
 
 from marginals.language.algebra import combine_numbers
 from marginals.language.errors import QueryError
-from marginals.language.tokens import Token, tokenize
-from marginals.language.tree import (
+from marginals.language.query_tree import (
     Column,
     Condition,
     Exact,
@@ -31,6 +30,7 @@ from marginals.language.tree import (
     Query,
     Value,
 )
+from marginals.language.tokens import Token, tokenize
 
 FORMS: dict[Function, str] = {
     "P": "P(income > 50000 | age = 40)",

@@ -1,7 +1,7 @@
 """Queries as text, which `parse` reads back."""
 
+from marginals.language.query_tree import Column, Condition, Exact, Interval, OneOf, Query, Value
 from marginals.language.tokens import is_plain
-from marginals.language.tree import Column, Condition, Exact, Interval, OneOf, Query, Value
 
 
 def format(query: Query) -> str:

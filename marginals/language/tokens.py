@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from marginals.language.errors import QueryError
-from marginals.language.tree import Value
+from marginals.language.query_tree import Value
 
 Kind = Literal["word", "number", "date", "quoted", "doubted", "ticked", "sign", "unknown", "end"]
 

@@ -7,13 +7,8 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from marginals.leaves.base import (
-    Cells,
-    ContinuousLeaves,
-    LeafEvaluation,
-    LeafFamily,
-    Truncation,
-)
+from marginals.cells import Cells, Truncation
+from marginals.leaves.family import ContinuousLeaves, LeafEvaluation, LeafFamily
 from marginals.leaves.neural import NeuralLeaves
 from marginals.leaves.shared import SharedLeaves
 from marginals.numerics import draw, invert_monotone, log_matmul, logsumexp, select

@@ -6,7 +6,8 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from marginals.leaves.base import Cells, LeafEvaluation, LeafFamily, Truncation
+from marginals.cells import Cells, Truncation
+from marginals.leaves.family import LeafEvaluation, LeafFamily
 from marginals.numerics import draw, index_of, log_matmul, select
 
 

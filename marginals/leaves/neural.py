@@ -9,10 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from marginals.kernels import inversion as inversion_kernel
-from marginals.kernels import leaves as leaf_kernel
-from marginals.kernels import precision_in_training, use_fused
-from marginals.leaves.base import Cells, ContinuousLeaves, LeafEvaluation, Truncation
+from marginals.cells import Cells, Truncation
+from marginals.leaves.family import ContinuousLeaves, LeafEvaluation
 from marginals.leaves.monotone import (
     Network,
     bracket,
@@ -31,6 +29,9 @@ from marginals.numerics import (
     logsumexp,
     select,
 )
+from marginals.runtime.kernels import leaf_inversion as inversion_kernel
+from marginals.runtime.kernels import leaf_values as leaf_kernel
+from marginals.runtime.kernels import precision_in_training, use_fused
 
 _BETA = 10.0  # of the weights' softplus, as in the paper
 

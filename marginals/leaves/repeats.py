@@ -6,7 +6,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from marginals.leaves.base import Cells
+from marginals.cells import Cells
 from marginals.numerics import is_host_free
 
 # Distinct cells are worth their search if there are at most so many among the rows.

@@ -7,8 +7,9 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from marginals.leaves.base import Cells, ContinuousLeaves, LeafEvaluation, Truncation
-from marginals.leaves.scale import (
+from marginals.cells import Cells, Truncation
+from marginals.leaves.family import ContinuousLeaves, LeafEvaluation
+from marginals.leaves.learned_scale import (
     Base,
     LearnedScale,
     inverse_softplus,

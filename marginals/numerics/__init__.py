@@ -1,7 +1,6 @@
 """Pure functions in log space: stable sums, sigmoid differences, monotone inversion, draws."""
 
 from marginals.numerics import factors
-from marginals.numerics.blas import blas_threads_for
 from marginals.numerics.draws import draw, draw_many, draw_rows
 from marginals.numerics.indices import host_free, index_of, is_host_free, select, table_of
 from marginals.numerics.inversion import invert_monotone
@@ -15,7 +14,6 @@ from marginals.numerics.logspace import (
     raw_weights,
     sum_of_others,
 )
-from marginals.numerics.memory import floats_at_once
 from marginals.numerics.normal import (
     log_normal_cdf,
     log_normal_density,
@@ -27,12 +25,10 @@ from marginals.numerics.normal import (
 from marginals.numerics.sigmoid import log_sigmoid_density, log_sigmoid_interval, x_minus_tanh
 
 __all__ = [
-    "blas_threads_for",
     "draw",
     "draw_many",
     "draw_rows",
     "factors",
-    "floats_at_once",
     "host_free",
     "index_of",
     "invert_monotone",

@@ -1,6 +1,6 @@
 """Pictures of fitted tables. They need matplotlib: pip install "marginals[plot]"."""
 
-from marginals.plotting.copulas import copula, tails
+from marginals.plotting.copula_plots import copula, tails
 from marginals.plotting.course import training
 from marginals.plotting.gaps import missingness
 from marginals.plotting.heat import dependence

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from marginals.columns import Continuous
+from marginals.plotting.axis_scale import Scale
 from marginals.plotting.canvas import BLUE, DATA, LIGHT, SIZE, Axes, crowded, shown, wrapped
 from marginals.plotting.grid import Grid, Subject, cells
-from marginals.plotting.scale import Scale
-from marginals.table import Continuous
 
 __all__ = [
     "axis_label",

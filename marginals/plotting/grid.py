@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from marginals.plotting.scale import Scale, scale_of
-from marginals.table import Categorical, Column, Continuous, Schema
+from marginals.columns import Categorical, Column, Continuous, Schema
+from marginals.plotting.axis_scale import Scale, scale_of
 
 __all__ = ["Grid", "Subject", "cells", "drawn", "grid_of", "joint", "masses", "subject"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from marginals.columns import Schema
 from marginals.plotting.canvas import SIZE, WIDTH, Axes, dress, pyplot
-from marginals.plotting.cells import draw_correlation, draw_pair
 from marginals.plotting.curves import (
     axis_label,
     draw_atoms,
@@ -21,7 +21,7 @@ from marginals.plotting.curves import (
 )
 from marginals.plotting.grid import Grid, Subject, drawn, grid_of, masses, subject
 from marginals.plotting.levels import check_shares
-from marginals.table import Schema
+from marginals.plotting.pair_cells import draw_correlation, draw_pair
 
 __all__ = ["pairs"]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from marginals.plotting.axis_scale import Scale
 from marginals.plotting.canvas import (
     SIZE,
     WIDTH,
@@ -29,7 +30,6 @@ from marginals.plotting.curves import (
 )
 from marginals.plotting.grid import Grid, Subject, drawn, grid_of, masses, subject
 from marginals.plotting.levels import likely_set
-from marginals.plotting.scale import Scale
 
 __all__ = ["conditionals", "marginal"]
 

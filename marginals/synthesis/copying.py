@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import mannwhitneyu
 from sklearn.neighbors import NearestNeighbors
 
-from marginals.synthesis.cells import Cells, Floats, spread
+from marginals.synthesis.comparable_cells import Cells, Floats, spread
 
 # The share of unseen rows that lie closer to a fitted row than the distance called close.
 _CLOSE = 0.05

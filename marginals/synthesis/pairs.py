@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from marginals.synthesis.cells import Cells, Floats
+from marginals.synthesis.comparable_cells import Cells, Floats
 
 # Of fewer rows that know both columns, an association says nothing.
 _FEWEST = 3

@@ -7,12 +7,12 @@ from typing import Any, final
 import numpy as np
 import pandas as pd
 
-from marginals.synthesis.cells import aligned
-from marginals.synthesis.columns import column_distances
+from marginals.columns.table_coercion import as_frame
+from marginals.synthesis.column_distances import column_distances
+from marginals.synthesis.comparable_cells import aligned
 from marginals.synthesis.copying import Copying, copying
 from marginals.synthesis.pairs import pair_differences
 from marginals.synthesis.two_sample import TwoSample, two_sample
-from marginals.table.frames import as_frame
 
 _SHOWN = 10
 

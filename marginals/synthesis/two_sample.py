@@ -10,7 +10,7 @@ from scipy.stats import norm
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 
-from marginals.synthesis.cells import Cells, Floats
+from marginals.synthesis.comparable_cells import Cells, Floats
 
 _FOLDS = 5
 # Equal rows from which on a copy says little of the label of another: four in each part.

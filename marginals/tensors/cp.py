@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from marginals.numerics import draw_many, log_normalised, logsumexp, sum_of_others
 from marginals.numerics.logspace import Parametrisation
-from marginals.tensors.base import ComponentTensor, LeafValues
+from marginals.tensors.component_tensor import ComponentTensor, LeafValues
 
 
 @final

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from marginals.numerics import draw_many, log_normalised, logsumexp
 from marginals.numerics.logspace import Parametrisation, raw_weights
-from marginals.tensors.base import ComponentTensor, LeafValues
+from marginals.tensors.component_tensor import ComponentTensor, LeafValues
 
 # A weight for every combination: past this the memory of one row alone is out of hand.
 MOST_WEIGHTS = 1 << 24

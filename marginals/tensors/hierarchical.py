@@ -10,9 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from marginals import kernels
-from marginals.kernels import tree as tree_kernel
-from marginals.kernels import tree_plain
 from marginals.numerics import (
     draw,
     draw_many,
@@ -24,8 +21,11 @@ from marginals.numerics import (
     sum_of_others,
 )
 from marginals.numerics.logspace import Parametrisation, raw_weights
+from marginals.runtime import kernels
+from marginals.runtime.kernels import tree_contraction as tree_kernel
+from marginals.runtime.kernels import tree_contraction_cpu as tree_plain
 from marginals.structure import Tree
-from marginals.tensors.base import ComponentTensor, LeafValues
+from marginals.tensors.component_tensor import ComponentTensor, LeafValues
 from marginals.tensors.plan import Level, Plan, make_partial_plan, make_plan
 
 # Plans kept for column subsets seen before; a plan is a few small index tensors.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from marginals.kernels.tree import Stage, Wiring
+from marginals.runtime.kernels.tree_contraction import Stage, Wiring
 from marginals.structure import Tree
 
 

@@ -8,8 +8,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from marginals.model.evidence import Evidence
-from marginals.model.weights import checked_weight
+from marginals.cells.evidence import Evidence
+from marginals.densities.sample_weights import checked_weight
 
 # Patterns of gaps that are promised to steps. Recorded on a GPU, steps cannot count them; on a CPU
 # they can, and up to a few patterns each is evaluated as complete rows are.

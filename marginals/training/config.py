@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, get_args
 
-from marginals.kernels import Precision
+from marginals.runtime.kernels import Precision
 
 # Numbers of numpy are accepted too, and become Python's: a checkpoint holds them as JSON.
 _NUMBERS: dict[Any, tuple[Any, str]] = {int: (Integral, "an integer"), float: (Real, "a number")}
@@ -50,7 +50,7 @@ class FitConfig:
         averaging: decay of an exponential average of the weights, which is then what is evaluated
             and kept; 0 for none.
         products: precision of the contraction's matrix products in steps on a CUDA device: "tf32",
-            "bf16x3" or "full", see `marginals.kernels.product`. Evaluations are always full.
+            "bf16x3" or "full". Evaluations are always full.
         compile: compile the leaves of steps on a CPU; None for only in fits so long that it pays.
         seed: of the split, the batches and the noise.
         checkpoint: a file from which the fit resumes if it exists, and which it keeps up to date.

@@ -9,24 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from marginals.kernels import training
-from marginals.kernels.compiled import compiling, worth_compiling
-from marginals.model.density import Density
-from marginals.model.evidence import Evidence
-from marginals.training.allocation import kept_memory
-from marginals.training.batches import (
-    Rows,
-    batch_at,
-    make_noise,
-    make_rows,
-    moved,
-    sample,
-    split,
-)
+from marginals.cells.evidence import Evidence
+from marginals.densities.density import Density
+from marginals.runtime.allocation import kept_memory
+from marginals.runtime.kernels import training
+from marginals.runtime.kernels.compiled import compiling, worth_compiling
+from marginals.runtime.threads import threads_for
+from marginals.training.batches import Rows, batch_at, make_noise, make_rows, moved, sample, split
+from marginals.training.checkpoint_identity import identify
 from marginals.training.config import FitConfig
+from marginals.training.fit_progress import FitProgress
 from marginals.training.graphed import GraphedStep, own_stream
-from marginals.training.identity import identify
-from marginals.training.progress import FitProgress
 from marginals.training.result import FitError, FitResult, Record
 from marginals.training.state import (
     Weights,
@@ -37,7 +30,6 @@ from marginals.training.state import (
     save_checkpoint,
     set_aside,
 )
-from marginals.training.threads import threads_for
 
 # Training rows that judge the weights where none are held out: enough to tell 0.01 nats, and few
 # enough not to outweigh the steps in between.
@@ -74,7 +66,7 @@ def fit(
         config: the settings; see `FitConfig`.
         settings: single settings, which take precedence over `config`.
 
-    >>> from marginals.model.build import build
+    >>> from marginals.densities.build import build
     >>> x = torch.randn(200, 2)
     >>> result = fit(build(x, width=4), x, max_steps=20)
     >>> result.stopped

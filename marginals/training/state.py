@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from marginals import storage
+from marginals.io import container
+from marginals.training.checkpoint_identity import Identity, check_identity
 from marginals.training.config import FitConfig
-from marginals.training.identity import Identity, check_identity
 from marginals.training.result import Record
 
 Weights = dict[str, Tensor]
@@ -132,7 +132,7 @@ def save_checkpoint(
         "counters": {name: getattr(state, name) for name in _COUNTERS},
         "history": [dataclasses.asdict(record) for record in state.history],
     }
-    storage.write(path, tensors, header, kind="checkpoint")
+    container.write(path, tensors, header, kind="checkpoint")
 
 
 def load_checkpoint(
@@ -141,7 +141,7 @@ def load_checkpoint(
     """Go on from a checkpoint if there is one; refuse one of another fit."""
     if not Path(path).exists():
         return False
-    tensors, header = storage.read(path, kind="checkpoint")
+    tensors, header = container.read(path, kind="checkpoint")
     check_identity(path, header["identity"], identity)
     parts = _by_prefix(tensors)
     load_weights(model, parts["model"])

@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 import torch
 
-from marginals.tasks import IndependenceResult, Uniforms, independence_tests
-from tests.tasks.oracle import Gaussian
+from marginals.queries import IndependenceResult, Uniforms, independence_tests
+from tests.queries.oracle import Gaussian
 
 # a -> c <- b, c -> d, d -> e: its CPDAG is a -> c <- b, c -> d -> e, all of it directed.
 COLLIDER = {("a", "c"): 0.8, ("b", "c"): -0.9, ("c", "d"): 0.9, ("d", "e"): 0.7}

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from marginals.causal import PgmpyTest, lagged, register_causal_learn, tigramite_test
-from marginals.estimator import MDMA
+from marginals.estimators.mdma import MDMA
 from tests.causal.dags import CHAIN, COLLIDER, Oracle
 
 # causal-learn -----------------------------------------------------------------------------------

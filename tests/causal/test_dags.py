@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.causal import speed
 from benchmarks.causal.dags import random_dag, sigmoidal
-from marginals.estimator import MDMA
+from marginals.estimators.mdma import MDMA
 
 
 def test_dags_have_no_cycles_and_the_parents_asked_for() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from marginals.causal import causal_graph, shd
 from marginals.causal.files import SUFFIXES, dot, write
-from marginals.causal.search import RecordedTests, expected
-from marginals.estimator import MDMA
+from marginals.causal.pc_search import RecordedTests, expected
+from marginals.estimators.mdma import MDMA
 from tests.causal.dags import CHAIN, COLLIDER, Oracle
 
 pytest.importorskip("causallearn")

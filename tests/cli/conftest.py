@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def model(folder: Path) -> Any:
-    from marginals.loading import load
+    from marginals.estimators.loading import load
 
     return load(folder / "model.mdma")
 

@@ -69,7 +69,7 @@ def test_files(run: Run, folder: Path) -> None:
 @pytest.mark.usefixtures("_chain")
 def test_a_table_is_fitted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from marginals.causal import testers
-    from marginals.loading import load
+    from marginals.estimators.loading import load
 
     fitted: list[pd.DataFrame] = []
 

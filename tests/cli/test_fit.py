@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from marginals.cli.specs import parse_setting, parse_spec
+from marginals.columns import Categorical, Continuous, Integer
 from marginals.language import QueryError
-from marginals.table import Categorical, Continuous, Integer
 from tests.cli.conftest import COLUMNS, FIT, Run
 
 

@@ -149,5 +149,5 @@ def test_demo(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def tour() -> None:
         print("a tour")
 
-    monkeypatch.setitem(sys.modules, "marginals.demo", types.SimpleNamespace(main=tour))
+    monkeypatch.setitem(sys.modules, "marginals.cli.demo", types.SimpleNamespace(main=tour))
     assert run("demo").stdout == "a tour\n"

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from marginals import frames
 from marginals.cli import models
+from marginals.io import tables
 from tests.cli.conftest import COLUMNS, Run, make_table
 
 FILES = ["data.csv", "data.parquet", "data.arrow"]
@@ -36,7 +36,7 @@ def test_scores_are_the_models(run: Run, scores: Any, tmp_path: Path, name: str)
     done = run("score", "model.mdma", name, "-o", path)
     assert done.stderr == f"Wrote 300 rows to {path}.\n"
     assert done.stdout == ""
-    np.testing.assert_allclose(frames.read(path)["log_density"], scores, rtol=1e-5)
+    np.testing.assert_allclose(tables.read(path)["log_density"], scores, rtol=1e-5)
 
 
 def test_scores_through_pipes(run: Run, folder: Path, scores: Any) -> None:
@@ -44,7 +44,7 @@ def test_scores_through_pipes(run: Run, folder: Path, scores: Any) -> None:
         data = (folder / name).read_bytes()
         done = run("score", "model.mdma", "-", "-o", f"{folder}/s.tsv", *format, stdin=data)
         assert done.stderr.startswith("Wrote 300 rows")
-        found = frames.read(folder / "s.tsv")["log_density"]
+        found = tables.read(folder / "s.tsv")["log_density"]
         np.testing.assert_allclose(found, scores, rtol=1e-5)
 
 
@@ -68,7 +68,7 @@ def test_absent_columns_are_marginalised(run: Run, model: Any, tmp_path: Path) -
     part = make_table()[["income", "city"]]
     part.to_csv(tmp_path / "part.csv", index=False)
     run("score", "model.mdma", f"{tmp_path}/part.csv", "-o", f"{tmp_path}/s.csv")
-    found = frames.read(tmp_path / "s.csv")["log_density"]
+    found = tables.read(tmp_path / "s.csv")["log_density"]
     np.testing.assert_allclose(found, model.score_samples(part), rtol=1e-5)
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     done = run("score", "model.mdma", f"{tmp_path}/other.csv", code=1)
@@ -88,7 +88,7 @@ def test_samples_are_the_models(run: Run, model: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "rows.parquet")
     run("sample", "model.mdma", "50", "--seed", "7", "-o", path)
     wanted = model.sample(50, random_state=7)
-    pd.testing.assert_frame_equal(frames.read(path), wanted, check_dtype=False)
+    pd.testing.assert_frame_equal(tables.read(path), wanted, check_dtype=False)
 
 
 def test_samples_in_batches(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ def test_missing_cells_are_filled(run: Run, tmp_path: Path, method: str) -> None
     for name in FILES:
         path = str(tmp_path / f"full.{name}")
         run("impute", "model.mdma", name, "--method", method, "-o", path)
-        full = frames.read(path, dtypes={"city": str})
+        full = tables.read(path, dtypes={"city": str})
         assert list(full.columns) == list(table.columns)
         assert not full[COLUMNS].isna().any().any()
         for column in table.columns:
@@ -135,7 +135,7 @@ def test_draws(run: Run, tmp_path: Path) -> None:
     path = str(tmp_path / "draws.parquet")
     options = ["--method", "draw", "--draws", "2", "-o", path]
     run("impute", "model.mdma", "data.csv", *options, "--seed", "1")
-    full = frames.read(path)
+    full = tables.read(path)
     assert list(full.columns[:3]) == ["row", "draw", "id"]
     assert full.groupby("draw")["row"].nunique().tolist() == [300, 300]
     gaps = make_table()["income"].isna().to_numpy()

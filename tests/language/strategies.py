@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from marginals.language import Column, Condition, Exact, Interval, OneOf, Query
 from marginals.language.algebra import is_empty
-from marginals.language.tree import Value
+from marginals.language.query_tree import Value
 
 names = st.one_of(
     st.sampled_from(

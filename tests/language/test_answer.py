@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from marginals.columns import Continuous, infer
 from marginals.language import Query, QueryError, answer, format, parse
-from marginals.table import Continuous, infer
 
 FRAME = pd.DataFrame(
     {

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginals.columns import Continuous, Schema, encode_known, infer
 from marginals.language import QueryError, parse, parse_conditions, to_evidence
-from marginals.language.evidence import has_mass
-from marginals.table import Continuous, Schema, encode_known, infer
+from marginals.language.conditions import has_mass
 
 FRAME = pd.DataFrame(
     {

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginals.estimator import MDMA
+from marginals.columns import Continuous
+from marginals.estimators.mdma import MDMA
 from marginals.language import answer
-from marginals.table import Continuous
 
 
 @pytest.fixture(scope="module")

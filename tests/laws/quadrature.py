@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from marginals.model.density import Density
+from marginals.densities.density import Density
 
 # Points per column when integrating over 0 to 3 continuous columns.
 POINTS = {0: 1, 1: 300, 2: 120, 3: 56}

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from marginals.cells.evidence import Evidence
+from marginals.densities.coupled import CopulaDensity
+from marginals.densities.density import Density
+from marginals.densities.mixture import Mixture
+from marginals.densities.tensor_density import TensorDensity
 from marginals.leaves import CategoricalLeaves, LeafFamily, Leaves, NeuralLeaves, SharedLeaves
-from marginals.model.copula import CopulaDensity
-from marginals.model.density import Density
-from marginals.model.evidence import Evidence
-from marginals.model.mixture import Mixture
-from marginals.model.tensor_density import TensorDensity
 from marginals.structure import Tree, balanced, coupled, flat, random
 from marginals.tensors import ComponentTensor, CPTensor, FullTensor, HierarchicalTensor
 from marginals.tensors.couplings import Couplings
@@ -347,7 +347,7 @@ def _(kinds: Kinds) -> Density:
     return generic_copula(kinds, 2, 1, 0)
 
 
-# Boxes of more than two coupled columns carry an error: see tests/model/test_copula.py.
+# Boxes of more than two coupled columns carry an error: see tests/densities/test_copula.py.
 @register("copula, 3 columns", [None] * 3, frozenset({"marginal", "univariates"}))
 def _(kinds: Kinds) -> Density:
     return generic_copula(kinds, 3, 2, 1)

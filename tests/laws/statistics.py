@@ -6,8 +6,8 @@ import torch
 from scipy.stats import kstest
 from torch import Tensor
 
-from marginals.model.density import Density
-from marginals.model.evidence import Evidence
+from marginals.cells.evidence import Evidence
+from marginals.densities.density import Density
 
 # The declared failure rate: the chance that one test of a hypothesis fails by bad luck. The suite
 # makes about a thousand of them, so a fresh set of seeds fails once in a thousand. Seeds are fixed

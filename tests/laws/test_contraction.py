@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from marginals.numerics import log_normalised
 from marginals.structure import Tree, balanced, flat, random
 from marginals.tensors import ComponentTensor, CPTensor, FullTensor, HierarchicalTensor
-from marginals.tensors.base import LeafValues
+from marginals.tensors.component_tensor import LeafValues
 from tests.laws.registry import chain, generic_tensor
 from tests.laws.statistics import P_VALUE
 

@@ -6,9 +6,9 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck
 from torch.testing import assert_close
 
+from marginals.cells.evidence import Evidence
+from marginals.densities.density import Density
 from marginals.leaves import CategoricalLeaves
-from marginals.model.density import Density
-from marginals.model.evidence import Evidence
 from tests.laws.registry import boxes_of, build, coded, names, rows_of, smooth
 
 # A view leaves parameters of its base unused.

@@ -7,8 +7,8 @@ import torch
 from scipy.stats import kstest
 from torch import Tensor
 
-from marginals.model.density import Density
-from marginals.model.evidence import Evidence
+from marginals.cells.evidence import Evidence
+from marginals.densities.density import Density
 from tests.laws.registry import build, coded, names, rows_of, smooth
 from tests.laws.statistics import P_VALUE, Known, assert_uniform, rosenblatt
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from marginals.cells.evidence import Evidence
+from marginals.densities.tensor_density import TensorDensity
 from marginals.leaves import Leaves
-from marginals.model.evidence import Evidence
-from marginals.model.tensor_density import TensorDensity
 from marginals.tensors import ComponentTensor, FullTensor, HierarchicalTensor
 from tests.laws.registry import REGISTRY, boxes_of, build, names, rows_of
 

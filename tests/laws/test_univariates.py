@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from marginals.model.density import Density
-from marginals.model.evidence import Evidence
+from marginals.cells.evidence import Evidence
+from marginals.densities.density import Density
 from tests.laws.registry import boxes_of, build, coded, names, rows_of, smooth
 
 MODELS = names("univariates")

@@ -3,7 +3,8 @@ import torch
 from scipy.stats import chisquare
 from torch.testing import assert_close
 
-from marginals.leaves import CategoricalLeaves, Cells, Truncation
+from marginals.cells import Cells, Truncation
+from marginals.leaves import CategoricalLeaves
 from tests.laws.statistics import P_VALUE
 
 COUNTS = [3, 1, 5, 2]

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from marginals.leaves import CategoricalLeaves, NeuralLeaves, Truncation
+from marginals.cells import Truncation
+from marginals.leaves import CategoricalLeaves, NeuralLeaves
 
 
 def fine(leaves: NeuralLeaves, power: int) -> Tensor:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from marginals.leaves import NeuralLeaves, Truncation
+from marginals.cells import Truncation
+from marginals.leaves import NeuralLeaves
 from marginals.leaves import neural as module
 from marginals.leaves.monotone import bracket, value
 from marginals.numerics import invert_monotone

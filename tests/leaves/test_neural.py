@@ -5,7 +5,8 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch.testing import assert_close
 
-from marginals.leaves import Cells, NeuralLeaves
+from marginals.cells import Cells
+from marginals.leaves import NeuralLeaves
 from tests.laws.registry import generic_neural
 from tests.leaves.reference import leaf_of
 

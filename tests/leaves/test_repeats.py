@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from marginals.cells import Cells
 from marginals.leaves import Leaves, NeuralLeaves, SharedLeaves
-from marginals.leaves.base import Cells, LeafFamily
+from marginals.leaves.family import LeafFamily
 from marginals.leaves.repeats import find_repeats
 
 ROWS, COLUMNS, WIDTH = 60, 4, 3

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch.testing import assert_close
 
-from marginals.leaves.scale import (
+from marginals.leaves.learned_scale import (
     LearnedScale,
     invert_mixture,
     log_cdf,

@@ -6,7 +6,8 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch.testing import assert_close
 
-from marginals.leaves import Cells, Leaves, SharedLeaves, Truncation
+from marginals.cells import Cells, Truncation
+from marginals.leaves import Leaves, SharedLeaves
 from tests.laws.statistics import assert_uniform
 from tests.leaves.test_scale import logarithms
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch.testing import assert_close
 
-from marginals.numerics.boxes import log_box, log_box2, log_box_qmc, sample_box
 from marginals.numerics.normal import log_normal_interval
+from marginals.numerics.normal_boxes import log_box, log_box2, log_box_qmc, sample_box
 from tests.laws.statistics import P_VALUE
 
 INF = math.inf

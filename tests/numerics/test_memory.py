@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from marginals.numerics import floats_at_once
+from marginals.runtime.memory import floats_at_once
 
 
 def test_a_cpu_takes_what_is_said() -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from marginals.estimator import MDMA
-from marginals.table import Continuous, Integer
+from marginals.columns import Continuous, Integer
+from marginals.estimators.mdma import MDMA
 
 matplotlib = pytest.importorskip("matplotlib")
 

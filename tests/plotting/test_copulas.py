@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from marginals import plotting
-from marginals.estimator import MDMA
+from marginals.estimators.mdma import MDMA
 
 
 def curves(ax: Any) -> dict[str, Any]:

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from marginals.estimator import MDMA
+from marginals.estimators.mdma import MDMA
+from marginals.plotting.axis_scale import scale_of
 from marginals.plotting.canvas import shown, wrapped
 from marginals.plotting.course import window
 from marginals.plotting.gaps import patterns, percent
 from marginals.plotting.grid import Grid, grid_of, joint, masses, subject
 from marginals.plotting.levels import correlation, density_levels, likely_set
-from marginals.plotting.scale import scale_of
 from tests.plotting.conftest import LONG
 
 EVERY = ["x", "wage", "children", "visits", "city", "ok", "size", "when", "wait", "zero", LONG]

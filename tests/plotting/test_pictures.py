@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from marginals import plotting
-from marginals.estimator import MDMA
+from marginals.estimators.mdma import MDMA
 from marginals.training import FitResult
 from marginals.training.result import Record
 from tests.plotting.conftest import LONG

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from marginals import MDMA, load
-from marginals.table import Categorical
+from marginals.columns import Categorical
 from marginals.training.result import FitError
 
 Rng = np.random.Generator

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from marginals import MDMA, Continuous, Integer
 from marginals.cli import app
-from marginals.table import encode_bounds, infer
+from marginals.columns import encode_bounds, infer
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -24,7 +24,7 @@ PROGRAM = """
 import re, sys
 from typer.testing import CliRunner
 from marginals.cli import app, models
-from marginals.frames import sampling
+from marginals.io.tables import sampling
 
 models.ROWS = sampling._BATCH = 8192
 

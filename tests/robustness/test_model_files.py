@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from marginals import MDMA, load, storage
-from marginals.storage import FileError
-from marginals.table import Schema
-from tests.answers.conftest import KINDS, make_frame
+from marginals import MDMA, load
+from marginals.columns import Schema
+from marginals.io import container
+from marginals.io.container import FileError
+from tests.queries.conftest import KINDS, make_frame
 from tests.robustness.questions import Refused, answer
 
 
@@ -92,7 +93,7 @@ def changed(content: dict[str, Any], path: tuple[Any, ...], wrong: Any) -> dict[
 
 def stored_schema(saved: bytes, path: Path) -> tuple[Any, dict[str, Any]]:
     path.write_bytes(saved)
-    tensors, header = storage.read(path, "model")
+    tensors, header = container.read(path, "model")
     return tensors, header
 
 
@@ -130,12 +131,12 @@ def test_changed_content_is_refused(saved: bytes, tmp_path: Path) -> None:
     for part in ("schema", "params", "result", "declared", "tree", "kind"):
         content = copy.deepcopy(header)
         del content["extra"][part]
-        storage.write(tmp_path / "m", tensors, content, "model")
+        container.write(tmp_path / "m", tensors, content, "model")
         with pytest.raises(FileError):
             load(tmp_path / "m")
     content = copy.deepcopy(header)
     del content["extra"]["schema"]["columns"][0]  # fewer columns than the density has
-    storage.write(tmp_path / "m", tensors, content, "model")
+    container.write(tmp_path / "m", tensors, content, "model")
     with pytest.raises(FileError):
         load(tmp_path / "m")
 

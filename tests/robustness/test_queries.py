@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginals import MDMA, Continuous, Integer
-from tests.answers.conftest import KINDS, make_frame
 from tests.language.strategies import NUMBERS, ODD, SIGNS, nearly
+from tests.queries.conftest import KINDS, make_frame
 from tests.robustness.questions import Refused, answer
 
 # Values that fit the columns, some beyond their bounds.

@@ -10,17 +10,17 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from marginals import frames
 from marginals.cli import app
-from marginals.frames import sampling
-from marginals.frames.sampling import Reservoir
+from marginals.io import row_sampling as sampling
+from marginals.io import tables
+from marginals.io.row_sampling import Reservoir
 from tests.cli.conftest import make_table
 
 SUFFIXES = ["csv", "tsv", "csv.gz", "parquet", "arrow"]
 
 
 def written(frame: pd.DataFrame, path: Path) -> str:
-    frames.write(frame, path)
+    tables.write(frame, path)
     return str(path)
 
 
@@ -77,17 +77,17 @@ def test_a_small_file_is_read_whole(
     table: pd.DataFrame, tmp_path: Path, suffix: str, rows: int
 ) -> None:
     path = written(table, tmp_path / f"t.{suffix}")
-    found = frames.sample(path, rows)
-    pd.testing.assert_frame_equal(found.frame, frames.read(path))
+    found = tables.sample(path, rows)
+    pd.testing.assert_frame_equal(found.frame, tables.read(path))
     assert (found.rows, found.categories, found.crowded) == (500, {}, ())
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_large_file_is_sampled(table: pd.DataFrame, tmp_path: Path, suffix: str) -> None:
     path = written(table, tmp_path / f"t.{suffix}")
-    found = frames.sample(path, 100, seed=1)
+    found = tables.sample(path, 100, seed=1)
     assert (len(found.frame), found.rows) == (100, 500)
-    whole = frames.read(path)
+    whole = tables.read(path)
     rows = whole[whole["id"].isin(found.frame["id"])].reset_index(drop=True)
     own = found.frame.reset_index(drop=True)
     rows["grade"] = rows["grade"].astype(own["grade"].dtype)
@@ -95,13 +95,13 @@ def test_a_large_file_is_sampled(table: pd.DataFrame, tmp_path: Path, suffix: st
     assert set(found.categories["city"]) == {"Oslo", "Bergen", "007", "Vardø"}
     assert "age" not in found.categories
     assert "day" not in found.categories
-    again = frames.sample(path, 100, seed=1)
+    again = tables.sample(path, 100, seed=1)
     pd.testing.assert_frame_equal(found.frame, again.frame)
 
 
 def test_formats_agree_on_the_rows(table: pd.DataFrame, tmp_path: Path) -> None:
     found = [
-        frames.sample(written(table, tmp_path / f"t.{suffix}"), 50, seed=3).frame["id"].tolist()
+        tables.sample(written(table, tmp_path / f"t.{suffix}"), 50, seed=3).frame["id"].tolist()
         for suffix in SUFFIXES
     ]
     assert all(ids == found[0] for ids in found)
@@ -109,13 +109,13 @@ def test_formats_agree_on_the_rows(table: pd.DataFrame, tmp_path: Path) -> None:
 
 def test_columns_that_are_asked_for_or_ignored(table: pd.DataFrame, tmp_path: Path) -> None:
     path = written(table, tmp_path / "t.parquet")
-    found = frames.sample(path, 50, listed=["age"], ignored=["id", "city"])
+    found = tables.sample(path, 50, listed=["age"], ignored=["id", "city"])
     assert set(found.categories) == {"age"}
     assert set(found.categories["age"]) == set(table["age"].dropna())
-    some = frames.sample(path, 50, columns=["rain", "age"])
+    some = tables.sample(path, 50, columns=["rain", "age"])
     assert list(some.frame) == ["rain", "age"]
-    with pytest.raises(frames.FrameError, match="nowhere"):
-        frames.sample(path, 50, columns=["nowhere"])
+    with pytest.raises(tables.FrameError, match="nowhere"):
+        tables.sample(path, 50, columns=["nowhere"])
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -123,7 +123,7 @@ def test_identifiers_are_not_listed(
     table: pd.DataFrame, tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampling, "_MOST_CATEGORIES", 100)
-    found = frames.sample(written(table, tmp_path / f"t.{suffix}"), 50)
+    found = tables.sample(written(table, tmp_path / f"t.{suffix}"), 50)
     assert found.crowded == ("id",)
     assert "id" not in found.categories
 
@@ -131,7 +131,7 @@ def test_identifiers_are_not_listed(
 def test_categories_keep_their_order(tmp_path: Path) -> None:
     grades = pd.Categorical(["low"] * 300 + ["high"], ["low", "middle", "high"], ordered=True)
     frame = pd.DataFrame({"grade": grades, "x": np.arange(301.0)})
-    found = frames.sample(written(frame, tmp_path / "t.parquet"), 20)
+    found = tables.sample(written(frame, tmp_path / "t.parquet"), 20)
     assert found.frame["grade"].dtype == frame["grade"].dtype
 
 
@@ -139,8 +139,8 @@ def test_text_is_read_as_from_a_file_of_the_sample(tmp_path: Path) -> None:
     cells = ['"a, b"', '"say ""hi"""', '"two\nlines"', "NA", "", " x", "007"]
     lines = [f"{cells[i % 7]},{i}" for i in range(140)]
     (tmp_path / "t.csv").write_text("text,n\n" + "\n".join(lines) + "\n")
-    found = frames.sample(tmp_path / "t.csv", 70)
-    whole = frames.read(tmp_path / "t.csv")
+    found = tables.sample(tmp_path / "t.csv", 70)
+    whole = tables.read(tmp_path / "t.csv")
     rows = whole[whole["n"].isin(found.frame["n"])].reset_index(drop=True)
     pd.testing.assert_frame_equal(found.frame, rows)
     assert set(found.categories["text"]) == {"a, b", 'say "hi"', "two\nlines", " x", "007"}
@@ -148,7 +148,7 @@ def test_text_is_read_as_from_a_file_of_the_sample(tmp_path: Path) -> None:
 
 def test_one_column_of_text_with_gaps(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("text\n" + 'a\n""\nb\n' * 40)
-    found = frames.sample(tmp_path / "t.csv", 30)
+    found = tables.sample(tmp_path / "t.csv", 30)
     assert (len(found.frame), found.rows) == (30, 120)
     assert found.categories == {"text": ["a", "b"]}
 
@@ -162,13 +162,13 @@ def test_a_pipe(table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
         buffer = Pipe(table.to_csv(index=False).encode())
 
     monkeypatch.setattr("sys.stdin", Input)
-    found = frames.sample("-", 40)
+    found = tables.sample("-", 40)
     assert (len(found.frame), found.rows) == (40, 500)
 
 
 def test_rows_are_counted() -> None:
     with pytest.raises(ValueError, match="Expected `rows` to be at least 1; got 0"):
-        frames.sample("t.csv", 0)
+        tables.sample("t.csv", 0)
 
 
 # The command ----------------------------------------------------------------------------------

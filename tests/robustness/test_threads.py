@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from marginals import MDMA
-from tests.answers.conftest import KINDS, make_frame
+from tests.queries.conftest import KINDS, make_frame
 
 THREADS = 4
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from marginals.synthesis import SynthesisReport, synthesis_report
-from marginals.synthesis.cells import aligned
+from marginals.synthesis.comparable_cells import aligned
 from marginals.synthesis.two_sample import two_sample
 
 

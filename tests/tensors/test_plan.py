@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from marginals.structure import Tree, balanced, random
 from marginals.tensors import HierarchicalTensor
-from marginals.tensors.base import LeafValues
+from marginals.tensors.component_tensor import LeafValues
 from marginals.tensors.plan import make_plan
 from tests.laws.registry import chain, generic_tensor
 

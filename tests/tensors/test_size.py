@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from marginals.densities.tensor_density import TensorDensity
 from marginals.leaves import Leaves, NeuralLeaves
-from marginals.model.tensor_density import TensorDensity
 from marginals.structure import Tree, balanced, random
 from marginals.tensors import CPTensor, HierarchicalTensor
-from marginals.tensors.base import LeafValues
+from marginals.tensors.component_tensor import LeafValues
 from tests.laws.registry import chain, generic_neural, shake
 
 

@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from marginals.structure import Tree, balanced
 from marginals.tensors import ComponentTensor, CPTensor, FullTensor, HierarchicalTensor
-from marginals.tensors.base import LeafValues
+from marginals.tensors.component_tensor import LeafValues
 
 KINDS = ["softmax", "softplus"]
 MAKERS = {

@@ -6,9 +6,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from marginals import Evidence, FitResult, build, fit, storage
-from marginals.model.density import Density
-from marginals.model.tensor_density import TensorDensity
+from marginals import Evidence, FitResult, build, fit
+from marginals.densities.density import Density
+from marginals.densities.tensor_density import TensorDensity
+from marginals.io import container
 
 Losses = list[tuple[int, float, float, float]]
 
@@ -56,7 +57,7 @@ def same(some: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 def parts(path: Path, prefix: str) -> dict[str, Tensor]:
     """Tensors of a checkpoint under `prefix/`: model, best, average or optimiser."""
-    tensors, _ = storage.read(path, "checkpoint")
+    tensors, _ = container.read(path, "checkpoint")
     start = prefix + "/"
     return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
 

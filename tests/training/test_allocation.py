@@ -2,7 +2,7 @@
 
 import pytest
 
-from marginals.training import allocation
+from marginals.runtime import allocation
 
 
 class Library:

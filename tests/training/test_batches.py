@@ -6,15 +6,7 @@ from torch import Tensor
 
 from marginals import Evidence, fit
 from marginals.training import batches as module
-from marginals.training.batches import (
-    Noise,
-    Rows,
-    batch_at,
-    make_noise,
-    make_rows,
-    sample,
-    split,
-)
+from marginals.training.batches import Noise, Rows, batch_at, make_noise, make_rows, sample, split
 from tests.training.helpers import boxes, mixed_rows, rows, small
 
 

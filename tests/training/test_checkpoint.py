@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from marginals import NMDMA, Evidence, FileError, FitResult, Mixture, Tree, fit, save, storage
-from marginals.model.density import Density
+from marginals import NMDMA, Evidence, FileError, FitResult, Mixture, Tree, fit, save
+from marginals.densities.density import Density
+from marginals.io import container
 from tests.training.helpers import (
     boxes,
     losses,
@@ -183,13 +184,13 @@ def after_the_optimiser(model: Density, monkeypatch: pytest.MonkeyPatch) -> None
 
 def in_writing(model: Density, monkeypatch: pytest.MonkeyPatch) -> None:
     check = interrupt_when(lambda: True, 5)
-    replace = storage._replace
+    replace = container._replace
 
     def checked(*arguments: Any) -> None:
         check()
         replace(*arguments)
 
-    monkeypatch.setattr(storage, "_replace", checked)
+    monkeypatch.setattr(container, "_replace", checked)
 
 
 # Each moment, the step of the last evaluation before it, and the seconds between checkpoints.
@@ -242,7 +243,7 @@ def test_an_interrupt_between_steps_is_checkpointed(
     in_forward(model, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         fit(model, x, max_steps=40, checkpoint=path, checkpoint_seconds=1e9, **SETTINGS)
-    _, header = storage.read(path, "checkpoint")
+    _, header = container.read(path, "checkpoint")
     assert header["counters"]["step"] == 14
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from marginals import Evidence, FitConfig, fit
-from marginals.model.density import Density
+from marginals.densities.density import Density
 from marginals.training import FitError
 from marginals.training.batches import make_rows
 from marginals.training.fit import _Fit

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from marginals import Evidence
+from marginals.selection.ensemble import Job, Member, fit_member
+from marginals.selection.folds import fit_folds
 from marginals.training import FitError
-from marginals.training.ensemble import Job, Member, fit_member
-from marginals.training.folds import fit_folds
 
 FOLDS = [torch.arange(0, 40), torch.arange(40, 80), torch.arange(80, 120)]
 
@@ -25,7 +25,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, fails: set[int]) -> list[Job]:
         jobs.append(job)
         return None if len(jobs) - 1 in fails else fit_member(job, device)
 
-    monkeypatch.setattr("marginals.training.folds.fit_member", fit_or_fail)
+    monkeypatch.setattr("marginals.selection.folds.fit_member", fit_or_fail)
     return jobs
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from marginals import Density, Evidence, FitConfig, build, fit
-from marginals.model.nmdma import NMDMA
+from marginals.densities.nmdma import NMDMA
 from marginals.training.batches import make_rows
 from marginals.training.fit import _Fit
 from marginals.training.graphed import GraphedStep

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from marginals import storage
+from marginals.io import container
 
 # One process imports torch and forks the fits, which would otherwise mostly be killed while they
 # start. Times are random: whatever the moment, the outcome must be the same.
@@ -40,7 +40,7 @@ def run(name, checkpoint=None):
         assert all(p.isfinite().all() for p in model.parameters())
     losses = [[r.step, r.train_loss, r.validation_loss, r.learning_rate] for r in result.history]
     header = {"losses": losses, "best": [result.best_step, result.best_loss], "end": result.stopped}
-    storage.write(f"{folder}/{name}", model.state_dict(), header, "outcome")
+    container.write(f"{folder}/{name}", model.state_dict(), header, "outcome")
 
 def child(name, checkpoint):
     pid = os.fork()
@@ -81,7 +81,7 @@ while True:
     killed += 1
     # What is in the file at any moment is whole.
     if os.path.exists(f"{folder}/checkpoint"):
-        _, header = storage.read(f"{folder}/checkpoint", "checkpoint")
+        _, header = container.read(f"{folder}/checkpoint", "checkpoint")
         assert header["counters"]["step"] >= steps
         steps = header["counters"]["step"]
 print(json.dumps({"killed": killed, "steps": steps}))
@@ -101,7 +101,7 @@ def test_a_fit_killed_at_random_moments_ends_the_same(
     told = json.loads(done.stdout)
     assert told["killed"] >= 3
     (whole, expected), (pieces, header) = (
-        storage.read(tmp_path / name, "outcome") for name in ("whole", "pieces")
+        container.read(tmp_path / name, "outcome") for name in ("whole", "pieces")
     )
     assert header == expected
     assert len({rate for *_, rate in header["losses"]}) > 1  # the course had a cut

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from marginals import Evidence, FitResult, build, fit
-from marginals.model.density import Density
+from marginals.densities.density import Density
 from tests.training.helpers import loss_of, normal_cdf
 
 SETTINGS = {"learning_rate": 0.02, "batch_size": 250, "evaluate_every": 50, "patience": 3}

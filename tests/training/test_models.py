@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from marginals import NMDMA, Evidence, Mixture, fit
-from marginals.model.density import Density
+from marginals.densities.density import Density
 from tests.training.helpers import loss_of, losses, mixed_rows, rows, small, weights
 
 COLUMNS = {"categories": {2: 3}}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from marginals import Mixture, build, fit
-from marginals.model.density import Density
+from marginals.densities.density import Density
 from tests.training.helpers import after, loss_of, mixed_rows, parts, rows, same, small, weights
 
 ONE_BATCH = {"batch_size": 1000, "validation_fraction": 0.0}

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from marginals import fit
-from marginals.training.progress import FitProgress
+from marginals.training.fit_progress import FitProgress
 from tests.training.helpers import rows, small
 
 pytestmark = pytest.mark.usefixtures("_wide")

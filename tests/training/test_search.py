@@ -9,14 +9,14 @@ import torch
 from torch.testing import assert_close
 
 from marginals import Evidence, Mixture
-from marginals.model.copula import CopulaDensity
-from marginals.model.tensor_density import TensorDensity
+from marginals.densities.coupled import CopulaDensity
+from marginals.densities.tensor_density import TensorDensity
+from marginals.runtime.threads import threads_for
+from marginals.selection.ensemble import Job, Recipe, fit_member, mixture_weights
+from marginals.selection.recipes import SECONDS, first_recipes, varied
+from marginals.selection.search import _by_weight, _jobs, _known_rows, _Search, search
 from marginals.training.batches import make_rows
-from marginals.training.ensemble import Job, Recipe, fit_member, mixture_weights
-from marginals.training.progress import SearchProgress
-from marginals.training.recipes import SECONDS, first_recipes, varied
-from marginals.training.search import _by_weight, _jobs, _known_rows, _Search, search
-from marginals.training.threads import threads_for
+from marginals.training.fit_progress import SearchProgress
 
 
 def rows(count: int = 300) -> torch.Tensor:
@@ -173,7 +173,7 @@ def test_an_interrupt_keeps_what_was_fitted(done: int, monkeypatch: pytest.Monke
             raise KeyboardInterrupt
         return fit_member(job, device)
 
-    monkeypatch.setattr("marginals.training.ensemble.fit_member", fit_or_stop)
+    monkeypatch.setattr("marginals.selection.ensemble.fit_member", fit_or_stop)
     data = Evidence.exact(rows(80))
     if done == 0:
         with pytest.raises(KeyboardInterrupt):
@@ -196,7 +196,7 @@ def test_models_side_by_side_share_the_seconds(
         short = replace(ready[0].recipe, fit={**ready[0].recipe.fit, "max_steps": 2})
         return [fit_member(replace(job, recipe=short), "cpu") for job in ready]
 
-    monkeypatch.setattr("marginals.training.search._Search._fitted", fitted)
+    monkeypatch.setattr("marginals.selection.search._Search._fitted", fitted)
     with SearchProgress(20.0, False) as bar:
         run = _Search(20.0, "cpu", {}, jobs, bar)
         part = make_rows(Evidence.exact(rows(60)), None, "data")
@@ -223,7 +223,7 @@ def test_an_interrupt_before_any_fold_is_done_goes_through(monkeypatch: pytest.M
             raise KeyboardInterrupt
         return fit_member(job, device)
 
-    monkeypatch.setattr("marginals.training.ensemble.fit_member", fit_or_stop)
+    monkeypatch.setattr("marginals.selection.ensemble.fit_member", fit_or_stop)
     data = Evidence.exact(rows(60))
     with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="interrupted"):
         search(data, effort="balanced", seconds=1.0, coupled=3, jobs=1)

@@ -1,0 +1,23 @@
+"""Tables: what their columns are, and the way from their cells to evidence and back."""
+
+from marginals.columns.decoding import decode, decode_column
+from marginals.columns.encoding import Encoded, encode, encode_bounds, encode_known, encode_values
+from marginals.columns.inference import infer
+from marginals.columns.kinds import Categorical, Continuous, Integer
+from marginals.columns.schema import Column, Schema
+
+__all__ = [
+    "Categorical",
+    "Column",
+    "Continuous",
+    "Encoded",
+    "Integer",
+    "Schema",
+    "decode",
+    "decode_column",
+    "encode",
+    "encode_bounds",
+    "encode_known",
+    "encode_values",
+    "infer",
+]

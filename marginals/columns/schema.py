@@ -1,0 +1,283 @@
+"""The schema: what each column is, and how its values stand on the model's scale."""
+
+import difflib
+import html
+import math
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, final
+
+from marginals.columns.dtypes import base, parse
+from marginals.columns.kinds import Categorical, Continuous, Integer, Kind
+from marginals.columns.margin import Margin
+from marginals.columns.plain_values import from_json, to_json
+
+__all__ = ["Column", "Name", "Schema"]
+
+Name = str | int
+
+_KINDS: dict[str, Any] = {
+    "continuous": Continuous,
+    "integer": Integer,
+    "categorical": Categorical,
+}
+_HEADER = ("column", "kind", "dtype", "values", "why", "notes")
+
+
+@final
+@dataclass(frozen=True)
+class Column:
+    """A column: its kind, why, and the way from its values to the model's scale and back.
+
+    Args:
+        name: as in the table.
+        kind: complete: of a categorical column, with its categories.
+        dtype: from which the pandas dtype is restored.
+        reason: why it has this kind.
+        location, scale: of the model's scale, after the transform to it.
+        notes: what a user may want to know or change.
+        ordered: whether the categories are ordered.
+        reference: the whole number from which integers and times are counted, so that those which
+            are huge keep their distance; of rounded floats, in multiples of the resolution.
+        offset: of a rounded column, where its lattice of values starts.
+        grain: of times, the largest step in which all are counted from `reference`.
+        atoms: the atoms of the kind on the model's scale, in the same order.
+        margin: a distribution glued on in place of the column's own, which files cannot hold.
+    """
+
+    name: Name
+    kind: Kind
+    dtype: str
+    reason: str
+    location: float = 0.0
+    scale: float = 1.0
+    notes: tuple[str, ...] = ()
+    ordered: bool = False
+    reference: int = 0
+    offset: float = 0.0
+    grain: int = 1
+    atoms: tuple[float, ...] = ()
+    margin: Margin | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        if self.margin is not None:
+            raise ValueError(
+                f"Expected column {self.name!r} to have its own margin; got one glued on, which no "
+                "file holds. Save the model, and call `with_margins` again after loading it."
+            )
+        rest = [f.name for f in fields(self) if f.name not in ("kind", "margin")]
+        plain = {name: getattr(self, name) for name in rest}
+        plain |= {"notes": list(self.notes), "atoms": list(self.atoms)}
+        return plain | {"kind": _kind_to_dict(self.kind)}
+
+    @staticmethod
+    def from_dict(stored: Mapping[str, Any]) -> "Column":
+        """Return the column that `to_dict` wrote."""
+        rest = {**stored, "notes": tuple(stored["notes"]), "atoms": tuple(stored["atoms"])}
+        column = Column(**{**rest, "kind": _kind_from_dict(stored["kind"])})
+        _check_stored(column)
+        return column
+
+
+@final
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table, in order. Print it to see what was guessed, and why.
+
+    >>> schema = Schema((Column("age", Integer(lower=0), "int64", "given"),))
+    >>> schema.index("age")
+    0
+    >>> print(schema)
+    column  kind     dtype  values    why
+    age     integer  int64  0 to inf  given
+    """
+
+    columns: tuple[Column, ...]
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    def __getitem__(self, column: Name) -> Column:
+        return self.columns[self.index(column)]
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """The names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def categories(self) -> dict[int, int]:
+        """The number of categories of each categorical column, by position."""
+        return {
+            i: len(column.kind.categories or ())
+            for i, column in enumerate(self.columns)
+            if isinstance(column.kind, Categorical)
+        }
+
+    def atoms(self, column: Name) -> tuple[float, ...]:
+        """Return the atoms of a column on the model's scale, in rising order."""
+        return self[column].atoms
+
+    def index(self, column: Name) -> int:
+        """Return the position of a column given by name or, where no name is a number, position."""
+        try:
+            named = None if isinstance(column, bool) else self._places.get(column)
+        except TypeError:
+            raise TypeError(
+                f"Expected a column's name; got {type(column).__name__}: {column!r:.60}. Ask for "
+                "one column at a time."
+            ) from None
+        if named is not None:
+            return named
+        position = _whole(column)
+        if position is not None and self._by_position and 0 <= position < len(self):
+            return position
+        raise ValueError(
+            f"Expected a column of the table; got {column!r}. {_suggest(column, self.names)}"
+        )
+
+    def positions(self, columns: Name | Iterable[Name] | None = None) -> tuple[int, ...]:
+        """Return the positions of one or more columns, each once; of all by default."""
+        if columns is None:
+            return tuple(range(len(self)))
+        single = isinstance(columns, str) or not isinstance(columns, Iterable)
+        asked: list[Any] = [columns] if single else list(columns)  # type: ignore[arg-type]
+        found = tuple(self.index(column) for column in asked)
+        if len(set(found)) != len(found):
+            raise ValueError(f"Expected each column once; got {asked}. Leave out the repeated one.")
+        return found
+
+    @cached_property
+    def _places(self) -> dict[Name, int]:
+        return {name: i for i, name in enumerate(self.names)}
+
+    @cached_property
+    def _by_position(self) -> bool:
+        return not any(isinstance(name, int) for name in self.names)
+
+    # Files ------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return {"columns": [column.to_dict() for column in self.columns]}
+
+    @staticmethod
+    def from_dict(stored: Mapping[str, Any]) -> "Schema":
+        """Return the schema that `to_dict` wrote."""
+        try:
+            schema = Schema(tuple(Column.from_dict(column) for column in stored["columns"]))
+            if not len(schema) or len(set(schema.names)) != len(schema):
+                raise ValueError(f"the columns are {schema.names}")
+            return schema
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise ValueError(
+                f"Expected a schema as `to_dict` writes it; got another ({error!r}). Fit again, or "
+                "load the file with the version that wrote it."
+            ) from error
+
+    # Text -------------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        rows = [_HEADER, *map(_row, self.columns)]
+        used = [i for i in range(len(_HEADER)) if any(row[i] for row in rows[1:])]
+        widths = {i: max(len(row[i]) for row in rows) for i in used}
+        lines = ("  ".join(row[i].ljust(widths[i]) for i in used).rstrip() for row in rows)
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{name}</th>" for name in _HEADER)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _row(column)) + "</tr>"
+            for column in self.columns
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
+
+
+def _suggest(column: Any, names: Sequence[Name]) -> str:
+    """Say which names are near, or list the names."""
+    texts = [str(name) for name in names]
+    near = (
+        difflib.get_close_matches(column, texts, n=3, cutoff=0.65)
+        if isinstance(column, str)
+        else []
+    )
+    listed = near or [str(name) for name in names[:8]]
+    more = "" if near or len(names) <= 8 else f" and {len(names) - 8} more"
+    told = ", ".join(repr(name) for name in names if str(name) in listed)
+    return f"Did you mean {told}?" if near else f"The columns are {told}{more}."
+
+
+def _kind_to_dict(kind: Kind) -> dict[str, Any]:
+    name = next(name for name, cls in _KINDS.items() if isinstance(kind, cls))
+    stored: dict[str, Any] = {"is": name}
+    for f in fields(kind):
+        value = getattr(kind, f.name)
+        stored[f.name] = [to_json(v) for v in value] if isinstance(value, tuple) else to_json(value)
+    return stored
+
+
+def _kind_from_dict(stored: Mapping[str, Any]) -> Kind:
+    told = {
+        name: tuple(from_json(v) for v in value) if isinstance(value, list) else from_json(value)
+        for name, value in stored.items()
+        if name != "is"
+    }
+    return _KINDS[stored["is"]](**told)
+
+
+def _check_stored(column: Column) -> None:
+    """Refuse what would go wrong only later, and silently."""
+    numbers = (column.location, column.scale, column.offset, *column.atoms)
+    whole = (column.reference, column.grain)
+    texts = (column.dtype, column.reason, *column.notes)
+    sound = (
+        type(column.name) in (str, int)
+        and all(type(text) is str for text in texts)
+        and all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
+        and all(type(number) is int for number in whole)
+        and type(column.ordered) is bool
+        and len(column.atoms) == len(getattr(column.kind, "atoms", ()))
+        and not (isinstance(column.kind, Categorical) and column.kind.categories is None)
+    )
+    if not (sound and column.scale > 0 and column.grain > 0):
+        raise ValueError(f"column {column.name!r} is {column}")
+    if not column.dtype.startswith("category["):
+        parse(base(column.dtype))  # raises TypeError for what is no dtype
+
+
+def _row(column: Column) -> tuple[str, ...]:
+    kind = type(column.kind).__name__.lower()
+    values, notes = _values(column), "; ".join(column.notes)
+    return str(column.name), kind, column.dtype, values, column.reason, notes
+
+
+def _values(column: Column) -> str:
+    """Describe the values that a column can take."""
+    kind = column.kind
+    if isinstance(kind, Categorical):
+        shown = [str(value) for value in (kind.categories or ())[:4]]
+        more = [f"... ({len(kind.categories or ())})"] if len(kind.categories or ()) > 4 else []
+        return (" < " if column.ordered else ", ").join(shown + more)
+    if kind.lower is None and kind.upper is None:
+        text = ""
+    else:
+        low = "-inf" if kind.lower is None else kind.lower
+        text = f"{low} to {'inf' if kind.upper is None else kind.upper}"
+    if isinstance(kind, Integer):
+        return text
+    rounded = "" if kind.resolution is None else f"steps of {kind.resolution}"
+    atoms = "atoms at " + ", ".join(map(str, kind.atoms)) if kind.atoms else ""
+    return ", ".join(part for part in (text, rounded, atoms) if part)

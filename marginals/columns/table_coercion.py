@@ -1,0 +1,166 @@
+"""Tables as they come: frames, arrays and tensors, and the columns of a schema in them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+
+from marginals.columns.schema import Name, Schema
+
+__all__ = [
+    "as_frame",
+    "as_series",
+    "check_names",
+    "column_of",
+    "matched",
+    "row_of",
+    "upper_columns",
+    "value_of",
+]
+
+
+def as_frame(data: Any, names: Sequence[Name] | None = None) -> Any:
+    """Return a DataFrame; the columns of an array are called `names`, else 0, 1, ...
+
+    >>> as_frame(np.zeros((3, 2))).columns.tolist()
+    [0, 1]
+    """
+    if isinstance(data, pd.DataFrame):
+        return data
+    if isinstance(data, Tensor):
+        data = _numpy(data)
+    if not isinstance(data, np.ndarray):
+        raise TypeError(
+            f"Expected a DataFrame, an array or a tensor; got {type(data).__name__}. Convert it "
+            "with pd.DataFrame."
+        )
+    if data.ndim != 2:
+        raise ValueError(
+            f"Expected two dims, rows and columns; got shape {data.shape}. Reshape your data: one "
+            "column with reshape(-1, 1), one row with reshape(1, -1)."
+        )
+    if names is not None and data.shape[1] != len(names):
+        raise ValueError(
+            f"Expected {len(names)} columns, as in the table fitted; got {data.shape[1]}. Give "
+            "all, or a DataFrame with some of them by name."
+        )
+    return pd.DataFrame(data, columns=None if names is None else list(names))
+
+
+def as_series(values: Any) -> Any:
+    """Return one column of values as a Series; a single value is a column of one."""
+    if isinstance(values, pd.Series):
+        return _dense(values.reset_index(drop=True).rename(None))
+    if isinstance(values, Tensor):
+        values = _numpy(values)
+    if isinstance(values, np.ndarray) and values.ndim > 1:
+        raise ValueError(f"Expected values in one dim; got shape {values.shape}. Ravel them.")
+    if isinstance(values, np.ndarray) and values.ndim == 0:
+        values = values[()]
+    if not pd.api.types.is_list_like(values):
+        return pd.Series([values])
+    # From a list with None, pandas makes floats of integers, and huge ones lose digits.
+    listed = isinstance(values, list | tuple)
+    integers = listed and pd.api.types.infer_dtype(values, skipna=True) == "integer"
+    return _dense(pd.Series(values, dtype=object if integers else None))
+
+
+def _numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
+    tensor = tensor.detach().cpu()
+    # numpy has no bfloat16.
+    return (tensor.double() if tensor.is_floating_point() else tensor).numpy()
+
+
+def column_of(frame: Any, position: int) -> Any:
+    """Return a column as a dense Series."""
+    return _dense(frame.iloc[:, position])
+
+
+def _dense(series: Any) -> Any:
+    if isinstance(series.dtype, pd.SparseDtype):
+        return series.sparse.to_dense()
+    return _from_arrow(series) if isinstance(series.dtype, pd.ArrowDtype) else series
+
+
+def _from_arrow(series: Any) -> Any:
+    """Return Arrow's times, decimals and dictionaries as pandas' own; other dtypes as they are."""
+    inside = str(series.dtype.pyarrow_dtype)
+    if inside.startswith(("timestamp", "date")):
+        return pd.Series(pd.to_datetime(series.astype(object)), name=series.name)
+    if inside.startswith("duration"):
+        return pd.Series(pd.to_timedelta(series.astype(object)), name=series.name)
+    if inside.startswith("decimal"):
+        return series.astype("float64")
+    listed = inside.startswith("dictionary")
+    return series.astype(object).astype("category") if listed else series
+
+
+def check_names(frame: Any) -> list[Name]:
+    """Return the names of a frame's columns, each a string or a whole number and there once."""
+    names = frame.columns.tolist()
+    for name in names:
+        if isinstance(name, bool) or not isinstance(name, str | int):
+            raise TypeError(
+                f"Expected column names to be strings or whole numbers; got {name!r}. Rename the "
+                "columns."
+            )
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"Expected each column name once; got {twice[0]!r} twice. Rename one.")
+    return list(names)
+
+
+def matched(schema: Schema, data: Any, columns: Any = None) -> tuple[Any, tuple[int, ...]]:
+    """Return a frame and, for each of its columns, the position in the schema.
+
+    `columns` selects columns of a frame, and names those of an array.
+    """
+    asked = None if columns is None else schema.positions(columns)
+    if not isinstance(data, pd.DataFrame):
+        names = schema.names if asked is None else [schema.names[i] for i in asked]
+        frame = as_frame(data, names)
+        return frame, schema.positions() if asked is None else asked
+    positions = tuple(schema.index(name) for name in check_names(data))
+    if asked is None:
+        return data, positions
+    absent = [schema.names[i] for i in asked if i not in positions]
+    if absent:
+        raise ValueError(
+            f"Expected the columns asked for to be in the frame; got none called {absent[0]!r}. "
+            "Add it, or ask for less."
+        )
+    return data.iloc[:, [positions.index(i) for i in asked]], asked
+
+
+def value_of(series: Any, position: int) -> Any:
+    """Return a value as Python shows it, for errors."""
+    value = series.iloc[position]
+    times = np.datetime64 | np.timedelta64
+    return value.item() if isinstance(value, np.generic) and not isinstance(value, times) else value
+
+
+def row_of(series: Any, position: int) -> str:
+    """Say where a value stands, for errors: in a frame by its row's label."""
+    if series.name is not None:
+        return f" in row {series.index[position]!r}"
+    return "" if len(series) == 1 else f" at position {position}"
+
+
+def upper_columns(schema: Schema, frame: Any, upper: Any) -> dict[int, Any]:
+    """Return the upper ends of a frame's columns, by their position in the schema."""
+    upper = as_frame(upper, frame.columns.tolist())
+    if len(upper) != len(frame):
+        raise ValueError(
+            f"Expected `upper` to have the {len(frame)} rows of the lower ends; got {len(upper)}. "
+            "Give both for the same rows."
+        )
+    extra = [name for name in check_names(upper) if name not in frame.columns]
+    if extra:
+        raise ValueError(
+            f"Expected `upper` to have columns of the lower ends; got {extra[0]!r}, which is none "
+            "of them. Leave it out."
+        )
+    return {schema.index(name): column_of(upper, i) for i, name in enumerate(upper.columns)}

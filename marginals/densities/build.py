@@ -1,0 +1,275 @@
+"""Building a model for data: families, tree and tensor, and where to start."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from marginals import structure
+from marginals.cells.evidence import Evidence, as_evidence
+from marginals.densities.coupled import CopulaDensity
+from marginals.densities.em_start import start_by_em
+from marginals.densities.sample_weights import checked_weight, drawn_by_weight
+from marginals.densities.tensor_density import TensorDensity
+from marginals.leaves import AtomLeaves, CategoricalLeaves, LeafFamily, Leaves
+from marginals.leaves.atoms import CONTINUOUS
+from marginals.numerics.logspace import Parametrisation
+from marginals.structure import Tree
+from marginals.tensors import ComponentTensor, CPTensor, FullTensor, HierarchicalTensor
+from marginals.tensors.couplings import Couplings
+
+TensorName = Literal["ht", "cp", "mera", "full", "copula"]
+TreeName = Literal["coupled", "varied", "balanced", "random"]
+LeavesName = Literal["neural", "normal", "logistic"]
+Init = Literal["data", "paper", "em", "scales"]
+
+# Rows looked at for scales and for the tree: enough for three digits of a correlation.
+_MOST_ROWS = 100_000
+
+
+def build(
+    data: Evidence | Tensor,
+    *,
+    tensor: TensorName = "ht",
+    width: int = 100,
+    leaves: LeavesName | None = None,
+    depth: int = 1,
+    hidden: int | None = None,
+    tree: TreeName | Tree = "coupled",
+    pool: int = 2,
+    rank: int = 2,
+    common: int = 0,
+    coupled: Sequence[int] | None = None,
+    categories: Mapping[int, int] | None = None,
+    atoms: Mapping[int, Sequence[float]] | None = None,
+    init: Init = "data",
+    sample_weight: Tensor | None = None,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+) -> TensorDensity | CopulaDensity:
+    """Build a model for data, ready to be trained.
+
+    Args:
+        data: rows to start from, (N, D) with NaN for missing cells, or evidence.
+        tensor: "ht" (hierarchical Tucker), "mera", "cp", for few columns "full"; or "copula",
+            components whose columns are coupled by low-rank correlations.
+        width: the number of components M.
+        leaves: "neural", a network for each component as in the paper; or, on one learned scale
+            for each column, "normal" or "logistic". Copula components have "normal", the others
+            "neural" by default.
+        depth, hidden: layers and units of the networks: 1 and 3 for each component by default, 8
+            units for a learned scale.
+        tree: "coupled" (by |correlation|), "varied" (the same with some chance), "balanced",
+            "random", or a `Tree`.
+        pool: how many groups a node of the tree joins.
+        rank, common: of copula components, the number of factors of each and of all.
+        coupled: of copula components, the columns that are coupled inside of them; by default the
+            continuous ones without atoms, most of whose cells are no intervals.
+        categories: for each categorical column, its number of categories.
+        atoms: for each column with points of positive mass, those points.
+        init: "data" starts component k as a narrow kernel on a random row, with weights near the
+            diagonal; "paper" uses the paper's parametrisation and start; "em" starts copula
+            components as those of a Gaussian mixture, and "scales" of one whose components begin
+            at one centre with growing spreads. EM needs two rows; with one it is as "data".
+        sample_weight: how often each row counts for "em" and "scales", which learn from rows; the
+            other starts are those of any rows.
+        dtype: of the parameters.
+        seed: of the start and of the random tree.
+
+    >>> model = build(torch.randn(100, 3), width=8)
+    >>> model.columns
+    3
+    """
+    evidence = as_evidence(data)
+    _check_data(evidence)
+    if sample_weight is not None:
+        weight = checked_weight(sample_weight, len(evidence), "sample_weight", "data")
+        if init in ("em", "scales"):
+            drawn = drawn_by_weight(weight, seed).to(evidence.lower.device)
+            evidence = evidence.rows(drawn)
+    x = _sample_of_rows(evidence, seed).midpoints().double().cpu()  # (N, D)
+    columns = x.shape[1]
+    parametrisation: Parametrisation = "softplus" if init == "paper" else "softmax"
+    shape = _tree(tree, x, pool, seed) if tensor in ("ht", "mera") else None
+    if tensor == "copula":
+        tied = _coupled(evidence, coupled, categories or {}, atoms or {})
+        if leaves not in (None, "normal"):
+            raise ValueError(
+                f"Expected `leaves` to be 'normal' for copula components; got {leaves!r}."
+            )
+        family = _family("normal", depth, hidden)
+    else:
+        tied, family = (), _family(leaves or "neural", depth, hidden)
+    families = _leaves(columns, width, family, categories or {}, atoms or {}, tied)
+    model: TensorDensity | CopulaDensity
+    if tied:
+        model = CopulaDensity(families, Couplings(len(tied), width, rank, common))
+    else:
+        name = "cp" if tensor == "copula" else tensor  # nothing to couple
+        model = TensorDensity(families, _tensor(name, columns, width, shape, parametrisation))
+    model = model.to(dtype)
+    start(model, x, init, seed)
+    return model.to(evidence.lower.device)
+
+
+@torch.no_grad()
+def start(
+    model: TensorDensity | CopulaDensity, x: Tensor, init: Init = "data", seed: int = 0
+) -> None:
+    """Set all parameters for data `x` (N, D), NaN where missing."""
+    if init not in ("data", "paper", "em", "scales"):
+        raise ValueError(f"Expected `init` to be 'data', 'paper', 'em' or 'scales'; got {init!r}.")
+    if init in ("em", "scales") and isinstance(model, CopulaDensity) and len(x) > 1:
+        start_by_em(model, x, seed, scales=init == "scales")
+        return
+    if init in ("em", "scales"):  # nothing to couple, or one row
+        init = "data"
+    generator = torch.Generator().manual_seed(seed)
+    rows = _complete_rows(x, model.leaves.width, generator)  # (M, D)
+    for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
+        family.scale_to(x[:, list(owned)].T)
+        if init == "data":
+            family.start(rows[:, list(owned)].T, generator)
+        else:
+            family.start_as_paper(generator)
+    if isinstance(model, CopulaDensity):
+        model.couplings.start(x[:, list(model.coupled)], generator)
+    elif init == "data":
+        model.tensor.start()
+    else:
+        model.tensor.start_as_paper(generator)
+
+
+def _coupled(
+    evidence: Evidence,
+    asked: Sequence[int] | None,
+    categories: Mapping[int, int],
+    atoms: Mapping[int, Sequence[float]],
+) -> tuple[int, ...]:
+    """Return the columns to couple inside of components."""
+    if asked is None:
+        return couplable(evidence, categories, atoms)
+    wrong = [c for c in asked if c in categories or c in atoms]
+    if wrong:
+        raise ValueError(
+            "Expected `coupled` to name continuous columns without atoms; got column "
+            f"{wrong[0]}. Leave it out."
+        )
+    return tuple(sorted(asked))
+
+
+def couplable(
+    evidence: Evidence, categories: Mapping[int, int], atoms: Mapping[int, Sequence[float]]
+) -> tuple[int, ...]:
+    """Return the columns that copula components couple unless told otherwise."""
+    known = (~evidence.lower.isnan()).double().sum(0).clamp_min(1)
+    share = ((evidence.lower < evidence.upper).double().sum(0) / known).tolist()
+    # Many intervals in a row would cost an integral over all of them at each step.
+    exact = [c for c, s in zip(evidence.columns, share, strict=True) if s < 0.5]
+    return tuple(sorted(c for c in exact if c not in categories and c not in atoms))
+
+
+def _complete_rows(x: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Pick random rows (M, D), and for their missing cells random values of the same column."""
+    order = torch.randperm(len(x), generator=generator)
+    rows = x[order.repeat(-(-count // len(x)))[:count]].clone()
+    for column in range(x.shape[1]):
+        absent = rows[:, column].isnan()
+        seen = x[x[:, column].isfinite(), column]
+        seen = seen if len(seen) else torch.zeros(1, dtype=x.dtype)
+        fill = torch.randint(len(seen), (int(absent.sum()),), generator=generator)
+        rows[absent, column] = seen[fill]
+    return rows
+
+
+def _family(name: LeavesName, depth: int, hidden: int | None) -> dict[str, Any]:
+    """Return the family of continuous columns and its options."""
+    if name == "neural":
+        return {"kind": "neural", "depth": depth, "hidden": 3 if hidden is None else hidden}
+    if name not in ("normal", "logistic"):
+        raise ValueError(f"Expected `leaves` to be 'neural', 'normal' or 'logistic'; got {name!r}.")
+    return {"kind": "shared", "base": name, "hidden": 8 if hidden is None else hidden}
+
+
+def _leaves(
+    columns: int,
+    width: int,
+    family: Mapping[str, Any],
+    categories: Mapping[int, int],
+    atoms: Mapping[int, Sequence[float]],
+    first: Sequence[int] = (),
+) -> Leaves:
+    """Make the families of all columns; the columns `first` have one of their own."""
+    for name, named in (("categories", categories), ("atoms", atoms)):
+        if not set(named) <= set(range(columns)):
+            raise ValueError(
+                f"Expected `{name}` to name columns 0..{columns - 1}; got {sorted(named)}."
+            )
+    both = sorted(set(categories) & set(atoms))
+    if both:
+        raise ValueError(f"Expected no atoms in categorical columns; got them in {both}.")
+    taken = {*categories, *atoms, *first}
+    plain = [c for c in range(columns) if c not in taken]
+    families: dict[tuple[int, ...], LeafFamily] = {}
+    options = {key: option for key, option in family.items() if key != "kind"}
+    for owned in (tuple(first), tuple(plain)):
+        if owned:
+            families[owned] = CONTINUOUS[family["kind"]](len(owned), width, **options)
+    if atoms:
+        owned = tuple(sorted(atoms))
+        families[owned] = AtomLeaves([atoms[c] for c in owned], width, family)
+    if categories:
+        owned = tuple(sorted(categories))
+        families[owned] = CategoricalLeaves([categories[c] for c in owned], width)
+    return Leaves(list(families.values()), list(families))
+
+
+def _tensor(
+    name: TensorName, columns: int, width: int, tree: Tree | None, how: Parametrisation
+) -> ComponentTensor:
+    if tree is not None:
+        if tree.columns != columns:
+            raise ValueError(f"Expected a tree over {columns} columns; got {tree!r}.")
+        return HierarchicalTensor(tree, width, mera=name == "mera", parametrisation=how)
+    if name not in ("cp", "full"):
+        raise ValueError(
+            f"Expected `tensor` to be 'ht', 'mera', 'cp', 'full' or 'copula'; got {name!r}."
+        )
+    return (CPTensor if name == "cp" else FullTensor)(columns, width, how)
+
+
+def _tree(tree: TreeName | Tree, x: Tensor, pool: int, seed: int) -> Tree:
+    if isinstance(tree, Tree):
+        return tree
+    makers: dict[str, Any] = {
+        "coupled": lambda: structure.from_data(_numbers(x), pool),
+        "varied": lambda: structure.from_data(_numbers(x), pool, jitter=0.2, seed=seed),
+        "balanced": lambda: structure.balanced(x.shape[1], pool),
+        "random": lambda: structure.random(x.shape[1], pool, seed),
+    }
+    if tree not in makers:
+        raise ValueError(f"Expected `tree` to be a Tree or one of {list(makers)}; got {tree!r}.")
+    return makers[tree]()
+
+
+def _numbers(x: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return x.numpy()
+
+
+def _sample_of_rows(evidence: Evidence, seed: int) -> Evidence:
+    if len(evidence) <= _MOST_ROWS:
+        return evidence
+    order = torch.randperm(len(evidence), generator=torch.Generator().manual_seed(seed))
+    return evidence.rows(order[:_MOST_ROWS].to(evidence.lower.device))
+
+
+def _check_data(evidence: Evidence) -> None:
+    if len(evidence) == 0 or not evidence.columns:
+        raise ValueError(
+            "Expected `data` to have at least one row and one column; got shape "
+            f"{tuple(evidence.lower.shape)}."
+        )
+    if evidence.columns != tuple(range(len(evidence.columns))):
+        raise ValueError(f"Expected `data` to hold columns 0, 1, ...; got {evidence.columns}.")

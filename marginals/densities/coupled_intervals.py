@@ -1,0 +1,147 @@
+"""Intervals among the coupled columns of copula components: their probability, and draws inside."""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from marginals.numerics import factors, log_normal_interval
+from marginals.numerics.normal_boxes import log_box, sample_box
+
+
+@final
+@dataclass(frozen=True)
+class Tied:
+    """Cells of J coupled columns on the scale of the scores of K components.
+
+    Args:
+        scores: of exact cells, (B, K, J).
+        log_slope: log of the slopes from values to scores of a row's exact cells, (B, K).
+        loadings, unique: of the components, (K, J, r) and (K, J).
+        exact: which cells are exact, (B, J).
+        low, high, gap: ends of the cells as scores, and their difference, (B, K, J); infinite where
+            a cell is no interval. None if no cell is.
+        patterns: a promise that rows have no other sets of exact cells, (P, J), if there is one.
+    """
+
+    scores: Tensor
+    log_slope: Tensor
+    loadings: Tensor
+    unique: Tensor
+    exact: Tensor
+    low: Tensor | None = None
+    high: Tensor | None = None
+    gap: Tensor | None = None
+    patterns: Tensor | None = None
+
+    def ends(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the ends and their difference."""
+        assert self.low is not None
+        assert self.high is not None
+        assert self.gap is not None
+        return self.low, self.high, self.gap
+
+    def counts(self) -> Tensor:
+        """Return the number of intervals in each row, (B,)."""
+        return self.inside().sum(1)
+
+    def inside(self) -> Tensor:
+        """Say which cells are intervals, (B, J)."""
+        low, high, _ = self.ends()
+        return ~((low[:, 0] == -torch.inf) & (high[:, 0] == torch.inf))
+
+
+def log_intervals(tied: Tied) -> Tensor:
+    """Return the log probability of each row's intervals given its exact cells, (B, K).
+
+    Rows with one interval are exact, those with two by quadrature, those with more by quasi-Monte
+    Carlo: three groups, each in one go.
+    """
+    counts = tied.counts()
+    posterior = factors.posterior_of_factors(tied.scores, tied.loadings, tied.unique, tied.exact)
+    out = tied.scores.new_zeros(tied.scores.shape[:2], dtype=torch.float64)
+    for rows in ((counts == 1), (counts == 2), (counts > 2)):
+        index = rows.nonzero()[:, 0]
+        if len(index):
+            most = int(counts[index].max())
+            part = _log_group(tied, posterior, index, most)
+            out = out.index_copy(0, index, part.double())
+    return out
+
+
+def _chosen(tied: Tied, rows: Tensor, most: int) -> Tensor:
+    """Return the places (b, c) of the intervals of some rows, padded with cells that are open."""
+    inside = tied.inside()[rows].to(torch.int8)
+    return inside.argsort(dim=1, descending=True, stable=True)[:, :most]
+
+
+def _log_group(tied: Tied, posterior: factors.FactorPosterior, rows: Tensor, most: int) -> Tensor:
+    """Return the log probabilities (b, K) of rows with at most so many intervals."""
+    at = _chosen(tied, rows, most)
+    low, high, gap = (_gather(end[rows], at) for end in tied.ends())  # (b, K, c)
+    mean, cholesky = _conditional(
+        tied.loadings[:, at].transpose(0, 1),  # (b, K, c, r)
+        tied.unique[:, at].transpose(0, 1),  # (b, K, c)
+        posterior.mean[rows],  # (b, K, r)
+        posterior.cholesky[posterior.index[rows]],  # (b, K, r, r)
+    )
+    if most > 1:
+        return log_box(low, high, mean, cholesky, gap)
+    scale = cholesky[..., 0].to(low.dtype)  # (b, K, 1)
+    low, high = (divided(end, scale, mean) for end in (low, high))
+    return log_normal_interval(low, high, divided(gap, scale))[..., 0]
+
+
+def _conditional(
+    loadings: Tensor, unique: Tensor, factor: Tensor, cholesky: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return mean (..., c) and Cholesky factor (..., c, c) of cells, given the factors' own."""
+    mean = (loadings * factor[..., None, :]).sum(-1)
+    half = torch.linalg.solve_triangular(cholesky, loadings.double().mT, upper=False)
+    covariance = half.mT @ half + torch.diag_embed(unique.double())
+    return mean, torch.linalg.cholesky(covariance)
+
+
+def sample_intervals(
+    tied: Tied, components: Tensor, generator: torch.Generator | None = None
+) -> Tensor:
+    """Draw the scores of all columns given exact cells and intervals, (B, S, J).
+
+    The intervals are drawn first, exactly (see `numerics.boxes.sample_box` for rows of tiny
+    probability), then all else given them.
+    """
+    rows, draws = components.shape
+    index = torch.arange(rows, device=components.device).repeat_interleave(draws)  # (N,)
+    chosen = components.flatten()
+    posterior = factors.posterior_of_factors(tied.scores, tied.loadings, tied.unique, tied.exact)
+    scores, inside = tied.scores[index, chosen], tied.inside()[index]  # (N, J)
+    most = int(tied.counts().max()) if rows else 0
+    if most:
+        at = _chosen(tied, index, most)  # (N, c)
+        mean, cholesky = _conditional(
+            tied.loadings[chosen[:, None], at],
+            tied.unique[chosen[:, None], at],
+            posterior.mean[index, chosen],
+            posterior.cholesky[posterior.index[index], chosen],
+        )
+        low, high, gap = (end[index, chosen].gather(1, at) for end in tied.ends())
+        drawn = sample_box(low, high, mean, cholesky, gap, generator=generator)
+        kept = torch.where(inside.gather(1, at), drawn.to(scores), scores.gather(1, at))
+        scores = scores.scatter(1, at, kept)
+    # One component per row: the others' scores are never read.
+    wide = scores[:, None].expand(-1, tied.scores.shape[1], -1)
+    known = tied.exact[index] | inside
+    drawn = factors.sample(wide, tied.loadings, tied.unique, known, chosen[:, None], generator)
+    return drawn[:, 0].reshape(rows, draws, scores.shape[1])
+
+
+def _gather(values: Tensor, at: Tensor) -> Tensor:
+    """Return the cells (b, K, c) of (b, K, J) at places (b, c)."""
+    return values.gather(2, at[:, None].expand(-1, values.shape[1], -1))
+
+
+def divided(end: Tensor, scale: Tensor, mean: Tensor | float = 0.0) -> Tensor:
+    """Return (end - mean) / scale; an infinite end stays, and gives no gradient (0 * inf)."""
+    infinite = end.isinf()
+    return torch.where(infinite, end, (torch.where(infinite, 0.0, end) - mean) / scale)

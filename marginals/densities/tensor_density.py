@@ -1,0 +1,200 @@
+"""The paper's model: leaves contracted with a tensor."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from marginals.cells.evidence import Evidence
+from marginals.densities.density import in_batches
+from marginals.densities.leaf_density import LeafDensity
+from marginals.densities.univariates import LeafMixtures
+from marginals.leaves import Leaves
+from marginals.numerics import index_of, logsumexp, select
+from marginals.runtime.memory import floats_at_once
+from marginals.tensors import ComponentTensor
+from marginals.tensors.component_tensor import LeafValues
+
+Answer = Callable[[Evidence, Tensor], Tensor]
+
+# Floats that a batch of draws may hold at a time on a CPU.
+_CPU_FLOATS = 1 << 24
+
+
+@final
+class TensorDensity(LeafDensity):
+    r"""The marginalizable density :math:`F(x) = \langle A, \prod_j \varphi_{k_j j}(x_j) \rangle`.
+
+    Args:
+        leaves: the univariate families of all columns.
+        tensor: the weights over their components.
+
+    >>> from marginals.leaves import NeuralLeaves
+    >>> from marginals.tensors import CPTensor
+    >>> model = TensorDensity(Leaves([NeuralLeaves(2, 8)], [(0, 1)]), CPTensor(2, 8))
+    >>> model.logpdf(torch.zeros(5, 2)).shape
+    torch.Size([5])
+    """
+
+    def __init__(self, leaves: Leaves, tensor: ComponentTensor) -> None:
+        super().__init__(leaves)
+        if (leaves.columns, leaves.width) != tensor.size:
+            raise ValueError(
+                "Expected leaves and tensor to have the same columns and width; got "
+                f"{(leaves.columns, leaves.width)} and {tensor.size}."
+            )
+        self.tensor = tensor
+
+    def contract(self, evidence: Evidence) -> Tensor:
+        """Return the log value of each row of evidence, (B,), in one go."""
+        if not evidence.columns:
+            return self._zeros(len(evidence))
+        return self.tensor.log_value(self._values(evidence, evidence.columns))
+
+    def contract_all(self, evidence: Evidence) -> Tensor:
+        """Return the log value of each row of evidence, (B,), in batches."""
+        size = self._rows_of(len(evidence.columns))
+        if len(evidence) <= size:
+            return self.contract(evidence)
+        with self.tensor.reused():
+            return in_batches(self.contract, evidence, size)
+
+    def log_value_beside(self, asked: Evidence, known: Evidence, place: Tensor) -> Tensor:
+        """Return the log value of each row of `asked` together with row `place[b]` of `known`.
+
+        What is known goes up the tensor once, as far as it meets no column that is asked for.
+        """
+        asked, known = asked.known().promised(), known.known().promised()
+        if not asked.columns or not known.columns:
+            return super().log_value_beside(asked, known, place)
+        value = self._beside_one if len(asked.columns) == 1 else self._beside_some
+        with self.tensor.reused():
+            answer, held = value(asked.columns, known)
+            size = self._rows_of(held)
+            parts = zip(asked.batches(size), place.split(size), strict=True)
+            return torch.cat([answer(part, rows) for part, rows in parts])
+
+    def _beside_one(self, columns: Sequence[int], known: Evidence) -> tuple[Answer, int]:
+        """Answer for one column: a mixture of its leaves, with weights by row of what is known.
+
+        Also say how many columns a row holds.
+        """
+        values = self._values(known, (*known.columns, *columns))
+        weights = self.tensor.log_outside(values)[values.columns.index(columns[0])]  # (U, M)
+
+        def answer(part: Evidence, rows: Tensor) -> Tensor:
+            return logsumexp(self._values(part, columns).log_values[0] + weights[rows])
+
+        return answer, 1
+
+    def _beside_some(self, columns: Sequence[int], known: Evidence) -> tuple[Answer, int]:
+        """Answer for several columns, beside what is known of each part of the tensor.
+
+        Also say how many columns a row holds.
+        """
+        fixed = self.tensor.condense(self._values(known, known.columns), columns)
+
+        def answer(part: Evidence, rows: Tensor) -> Tensor:
+            own = self._values(part, columns)
+            every = torch.cat([own.log_values, fixed.log_values[:, rows]])
+            return self.tensor.log_value(LeafValues(own.columns + fixed.columns, every))
+
+        return answer, len(columns) + len(fixed.columns)
+
+    def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> LeafMixtures:
+        """Return p(x_j | what is known of the other columns) for columns j, all by default."""
+        known = self.checked(Evidence.nothing() if given is None else given)
+        asked = tuple(range(self.columns)) if columns is None else tuple(columns)
+        self.check_columns(asked)
+        values = self._values(known, sorted({*known.columns, *asked}))
+        outside = self.tensor.log_outside(values)
+        place = {column: i for i, column in enumerate(values.columns)}
+        index = torch.tensor([place[c] for c in asked], device=outside.device)
+        return LeafMixtures(self.leaves, asked, outside[index])
+
+    def sample_rows(
+        self, given: Evidence, draws: int, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Draw `draws` complete rows for each row of evidence, (B, S, D)."""
+        with torch.no_grad():
+            if len(given) == 1:  # the components of all draws come from one pass up
+                return self._sample_some(given, draws, generator)
+            return sample_in_batches(self._sample_some, given, draws, self._draw_cost(), generator)
+
+    def row_cost(self) -> int:
+        """Return the number of floats that the contraction of one row holds at a time."""
+        return self.leaves.row_cost()
+
+    def config(self) -> dict[str, Any]:
+        """Return what rebuilds the model, as JSON."""
+        return {
+            "leaves": self.leaves.config(),
+            "tensor": {"kind": self.tensor.kind, **self.tensor.config()},
+        }
+
+    def _values(self, evidence: Evidence, columns: Sequence[int]) -> LeafValues:
+        """Evaluate the leaves of what is known; columns beyond that are missing, log value 0."""
+        order = self.tensor.order(columns)
+        known = [c for c in order if c in evidence.columns]
+        if not known:
+            zeros = self._zeros(len(order), len(evidence), self.leaves.width)
+            return LeafValues(order, zeros)
+        values = self.leaves.log_values(evidence.cells(known), known)
+        if len(known) < len(order):
+            index = [i for i, c in enumerate(order) if c in evidence.columns]
+            zeros = values.new_zeros(len(order), *values.shape[1:])
+            values = zeros.index_copy(0, index_of(index, values.device), values)
+        return LeafValues(order, values)
+
+    def _sample_some(
+        self, given: Evidence, draws: int, generator: torch.Generator | None
+    ) -> Tensor:
+        """Draw components down the tensor, then one leaf per cell, (B, S, D)."""
+        values = self._values(given, range(self.columns))
+        components = self.tensor.sample(values, draws, generator)  # (D, B, S)
+        cells = given.cells(values.columns)
+        # Draws for one row are not yet in batches.
+        size = self._draws_at_once() if len(given) == 1 else max(1, draws)
+        parts = [
+            self.leaves.sample(
+                part.flatten(1), values.columns, cells.repeat(part.shape[2]), generator
+            )
+            for part in components.split(size, 2)
+        ]
+        drawn = parts[0] if len(parts) == 1 else torch.cat(parts, 1)  # (D, B S)
+        back = sorted(range(self.columns), key=values.columns.__getitem__)
+        return select(drawn, back).T.reshape(len(given), draws, self.columns)
+
+    def _rows_of(self, columns: int) -> int:
+        """Return how many rows of so many columns are contracted at a time."""
+        return self.rows_at_once() * self.columns // min(max(1, columns), self.columns)
+
+    def _draws_at_once(self) -> int:
+        device = next(self.parameters()).device
+        return max(1, floats_at_once(device, _CPU_FLOATS) // self._leaf_cost())
+
+    def _draw_cost(self) -> int:
+        return self.tensor.draw_cost() + self._leaf_cost()
+
+    def _leaf_cost(self) -> int:
+        # Inversion holds some twenty numbers per hidden unit of the chosen leaves; a draw from
+        # categories, some for each.
+        codes = sum(count or 0 for count in self.categories)
+        return max(1, 20 * self.leaves.row_cost() // self.leaves.width + 8 * codes)
+
+    def _zeros(self, *shape: int) -> Tensor:
+        parameter = next(self.parameters())
+        return parameter.new_zeros(*shape)
+
+
+def sample_in_batches(
+    sample: Any, given: Evidence, draws: int, cost: int, generator: torch.Generator | None
+) -> Tensor:
+    """Draw for batches of rows, and for one row in batches of draws, (B, S, D)."""
+    most = max(1, floats_at_once(given.lower.device, _CPU_FLOATS) // cost)
+    if len(given) == 1:
+        sizes = [most] * (draws // most) + ([draws % most] if draws % most or not draws else [])
+        return torch.cat([sample(given, size, generator) for size in sizes], dim=1)
+    rows = max(1, most // max(1, draws))
+    return torch.cat([sample(part, draws, generator) for part in given.batches(rows)])

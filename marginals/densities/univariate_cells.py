@@ -1,0 +1,60 @@
+"""Values of cells under univariate distributions: densities, masses and tails."""
+
+import torch
+from torch import Tensor
+
+from marginals.cells.evidence import Evidence
+from marginals.densities.univariates import Univariates
+from marginals.leaves import LeafEvaluation
+from marginals.numerics import log1mexp
+
+
+def log_cells(parts: Univariates, cells: Evidence) -> Tensor:
+    """Return the log density of exact cells and the log mass of intervals, (B, n).
+
+    Cells that are missing have any value. Univariates of one row stand for all rows.
+    """
+    lower, upper = _ends(parts, cells)
+    exact = _evaluate(parts, torch.where(upper.isinf(), 0.0, upper)).log_density
+    if not cells.intervals:
+        return exact
+    return torch.where(cells.lower < cells.upper, _log_mass(parts, lower, upper), exact)
+
+
+def log_tails(parts: Univariates, cells: Evidence) -> Tensor:
+    """Return the log of the smaller of P(X <= cell) and P(X >= cell), (B, n).
+
+    A category, which has no order, has its log mass instead. Cells that are missing have any value.
+    """
+    lower, upper = _ends(parts, cells)
+    high = _evaluate(parts, upper)
+    low = _evaluate(parts, lower) if cells.intervals else high
+    discrete = torch.tensor(parts.discrete, device=lower.device)
+    return torch.where(discrete, high.log_density, torch.minimum(high.log_cdf, low.log_sf))
+
+
+def _ends(parts: Univariates, cells: Evidence) -> tuple[Tensor, Tensor]:
+    """Return the lower and upper ends of cells, 0 for those that are missing."""
+    lower = cells.lower.nan_to_num().to(parts.log_evidence)
+    return lower, cells.upper.nan_to_num().to(parts.log_evidence) if cells.intervals else lower
+
+
+def _evaluate(parts: Univariates, x: Tensor) -> LeafEvaluation:
+    """Evaluate univariates of B rows, or those of one row at B rows of cells, each (B, n)."""
+    if len(parts.log_evidence) == len(x):
+        return parts.evaluate(x)
+    at = parts.evaluate(x[:, None])
+    return LeafEvaluation(at.log_cdf[:, 0], at.log_sf[:, 0], at.log_density[:, 0])
+
+
+def _log_mass(parts: Univariates, lower: Tensor, upper: Tensor) -> Tensor:
+    """Return log(F(upper) - F(lower)), from the tail in which less is lost."""
+    low, high = _evaluate(parts, lower), _evaluate(parts, upper)
+    left = high.log_cdf + _log_less(low.log_cdf - high.log_cdf)
+    right = low.log_sf + _log_less(high.log_sf - low.log_sf)
+    return torch.where(high.log_cdf < low.log_sf, left, right)
+
+
+def _log_less(ratio: Tensor) -> Tensor:
+    """Return log(1 - e^ratio), with rounding above 0 and NaN of -inf - (-inf) taken for none."""
+    return log1mexp(torch.nan_to_num(ratio, nan=-torch.inf).clamp_max(0.0))

@@ -1,0 +1,162 @@
+"""Marginals and conditionals of a density, as densities."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from marginals.cells.evidence import Evidence, as_evidence
+from marginals.densities.density import Density
+from marginals.densities.univariates import Univariates
+from marginals.leaves import LeafEvaluation
+
+
+@final
+class View(Density):
+    """The distribution of some columns of another density, given evidence on others.
+
+    Views of views do not nest: they refer to the density at the bottom.
+
+    Args:
+        base: the density.
+        columns: the columns of `base` that the view speaks of, renamed 0, 1, ... in this order.
+        given: evidence on other columns; with B rows, row b of a query is answered given row b.
+    """
+
+    base: Density
+    kept: tuple[int, ...]
+    given: Evidence
+
+    def __init__(self, base: Density, columns: Sequence[int], given: Any = None) -> None:
+        super().__init__()
+        kept = tuple(int(c) for c in columns)
+        known = Evidence.nothing() if given is None else as_evidence(given)
+        if isinstance(base, View):
+            known = base.given.join(base.checked(known).renamed(base.kept))
+            kept = tuple(base.kept[c] for c in _within(kept, base.columns))
+            base = base.base
+        self.base = base
+        self.given = base.checked(known)
+        self.kept = _within(kept, base.columns)
+        shared = sorted(set(kept) & set(known.columns))
+        if shared:
+            raise ValueError(
+                f"Expected a view of columns that are not given; got {shared}. Leave them out."
+            )
+        base._value_of_given(self.given)
+
+    @property
+    def columns(self) -> int:
+        """Number of columns D."""
+        return len(self.kept)
+
+    @property
+    def categories(self) -> tuple[int | None, ...]:
+        """The number of categories of each column, None for a continuous one."""
+        every = self.base.categories
+        return tuple(every[c] for c in self.kept)
+
+    @property
+    def atoms(self) -> dict[int, tuple[float, ...]]:
+        """By column, the points that have a mass of their own."""
+        every = self.base.atoms
+        return {i: every[c] for i, c in enumerate(self.kept) if c in every}
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of evidence, 1 if nothing is given."""
+        return len(self.given)
+
+    def log_value(self, evidence: Any) -> Tensor:
+        """Return the log density of the exact cells and probability of the others, (B,)."""
+        asked = self.checked(evidence).renamed(self.kept)
+        return self.base._conditional(asked, self.given if self.given.columns else None)
+
+    def contract(self, evidence: Evidence) -> Tensor:
+        """Return the log value of each row of evidence, (B,), in one go."""
+        joint = self._with_given(evidence)
+        return self.base.contract(joint) - self.base.contract(self.given)
+
+    def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
+        """Return p(x_j | what is known of the other columns) for columns j, all by default."""
+        known = Evidence.nothing() if given is None else as_evidence(given)
+        asked = _within(range(self.columns) if columns is None else columns, self.columns)
+        joint = self._with_given(self.checked(known))
+        inner = self.base.univariates(joint, [self.kept[c] for c in asked])
+        return ViewUnivariates(inner, asked, self.base.log_value(self.given))
+
+    def sample_rows(
+        self, given: Evidence, draws: int, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Draw `draws` complete rows for each row of evidence, (B, S, D)."""
+        rows = self.base.sample_rows(self._with_given(given), draws, generator)
+        return rows[..., list(self.kept)]
+
+    def sample(
+        self, draws: int, given: Any = None, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Draw rows: (S, D) for none or one row of evidence, (B, S, D) for B rows."""
+        known = Evidence.nothing() if given is None else as_evidence(given)
+        out = self.base.sample(draws, self._with_given(self.checked(known)), generator)
+        return out[..., list(self.kept)]
+
+    def ppf(self, u: Tensor | float, column: int, given: Any = None) -> Tensor:
+        """Return the quantiles of one column at levels `u` (...), given evidence."""
+        known = Evidence.nothing() if given is None else as_evidence(given)
+        (asked,) = _within([column], self.columns)
+        return self.base.ppf(u, self.kept[asked], self._with_given(self.checked(known)))
+
+    def row_cost(self) -> int:
+        """Return the number of floats that the contraction of one row holds at a time."""
+        return self.base.row_cost()
+
+    def extra_repr(self) -> str:
+        """Show the columns and what is given."""
+        return f"columns={list(self.kept)}, given={self.given!r}"
+
+    def _with_given(self, evidence: Evidence) -> Evidence:
+        return evidence.renamed(self.kept).join(self.given)
+
+
+@final
+class ViewUnivariates(Univariates):
+    """Univariates of a view: those of its base, under the view's names and given its evidence.
+
+    Args:
+        inner: the univariates of the base.
+        columns: what the view calls their columns.
+        log_given: the log value of the view's evidence, (B,) or (1,).
+    """
+
+    def __init__(self, inner: Univariates, columns: Sequence[int], log_given: Tensor) -> None:
+        self.inner, self.columns, self.discrete = inner, tuple(columns), inner.discrete
+        self.log_evidence = inner.log_evidence - log_given[:, None]
+
+    def evaluate(self, x: Tensor) -> LeafEvaluation:
+        """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
+        return self.inner.evaluate(x)
+
+    def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
+        """Return quantiles for log u and log(1 - u), (..., B, n)."""
+        return self.inner.quantile(log_u, log_1mu)
+
+    def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
+        """Return E f(X_j, j), (B, n), where j are the view's names."""
+        names = dict(zip(self.inner.columns, self.columns, strict=True))
+        return self.inner.expect(lambda x, columns: function(x, [names[c] for c in columns]))
+
+    def take(self, place: int, rows: Tensor) -> "ViewUnivariates":
+        """Return those of one column and of some rows of evidence."""
+        taken = self.inner.take(place, rows)
+        change = taken.log_evidence[:, 0] - self.log_evidence[rows, place]
+        return ViewUnivariates(taken, (self.columns[place],), change)
+
+
+def _within(columns: Sequence[int], count: int) -> tuple[int, ...]:
+    for column in columns:
+        if not 0 <= column < count:
+            raise ValueError(f"Expected columns between 0 and {count - 1}; got {column}.")
+    if len(set(columns)) != len(columns):
+        raise ValueError(f"Expected each column once; got {list(columns)}.")
+    return tuple(columns)

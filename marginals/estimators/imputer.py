@@ -1,0 +1,106 @@
+"""A scikit-learn transformer that fills missing cells."""
+
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from marginals.estimators.table_estimator import TableEstimator, fitted
+from marginals.queries.asked import like
+from marginals.queries.imputation import Imputation
+
+
+@final
+class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
+    """Fill missing cells from their conditional distribution given the row's other cells.
+
+    The distribution is learned in `fit` alone; `transform` never fits again. A frame comes back as
+    a frame with all columns of the model: those that it lacks are filled too.
+
+    Args:
+        model: an `MDMA`, which is cloned and fitted, or one that is fitted already, which is used
+            as it is; None for the default.
+        method: "mean", "median", "mode" or a joint "draw".
+        add_indicator: append a column of 0 and 1 for each column that had gaps in `fit`.
+        random_state: of the draws, and of the default model.
+
+    Attributes:
+        model_: the fitted model.
+        indicated_: the positions of the columns with an indicator.
+
+    >>> x = np.array([[1.0, 2.0], [2.0, np.nan], [3.0, 6.0]] * 5)
+    >>> from marginals import MDMA
+    >>> imputer = MDMAImputer(MDMA(width=2, max_steps=5, random_state=0)).fit(x)
+    >>> bool(np.isnan(imputer.transform(x)).any())
+    False
+    """
+
+    indicated_: npt.NDArray[np.intp]
+
+    def __init__(
+        self,
+        model: Any = None,
+        *,
+        method: str = "mean",
+        add_indicator: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.model = model
+        self.method = method
+        self.add_indicator = add_indicator
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> "MDMAImputer":  # noqa: N803 (scikit-learn's name)
+        """Learn the distribution of a table, unless the model knows it already; `y` is ignored."""
+        self._keep(fitted(self.model, X, self.random_state))
+        gaps = self._features(X).isna().to_numpy()  # (N, D)
+        self.indicated_ = np.flatnonzero(gaps.any(0) & self.add_indicator)
+        return self
+
+    def transform(self, X: Any) -> Any:  # noqa: N803
+        """Fill the missing cells of a table."""
+        frame = self._features(X)
+        done = self.model_.impute(frame, self.method, random_state=self.random_state)
+        blank = frame.columns[frame.isna().all()]  # what fills them decides on their dtypes
+        done[blank] = done[blank].infer_objects()
+        if len(self.indicated_):
+            flags = frame.isna().iloc[:, self.indicated_].astype(np.float64)
+            names = self.get_feature_names_out()[self.n_features_in_ :]
+            done = pd.concat([done, flags.set_axis(names, axis=1)], axis=1)
+        return _as_given(X, done)
+
+    def transform_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:  # noqa: N803
+        """Return two tables like X: the lower and the upper ends of each cell's central interval.
+
+        An observed cell is its own interval; a missing category without an order has none.
+
+        Args:
+            X: a table with gaps.
+            level: the probability that a missing cell lies between its ends.
+        """
+        frame = self._features(X)
+        if not 0 < level < 1:
+            raise ValueError(f"Expected `level` to lie between 0 and 1; got {level}.")
+        lower, upper = Imputation(*self.model_._parts(), frame).bounds(level)
+        return _as_given(X, lower), _as_given(X, upper)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Return the names of the columns that `transform` gives.
+
+        Args:
+            input_features: names for the columns of an array; of a frame, its own.
+        """
+        check_is_fitted(self, "model_")
+        names = super().get_feature_names_out(input_features)
+        extra = [f"missingindicator_{names[i]}" for i in self.indicated_]
+        return np.asarray([*names, *extra], dtype=object)
+
+
+def _as_given(x: Any, frame: pd.DataFrame) -> Any:
+    """Return a completed table as what was given: frame, tensor, or array of its values."""
+    numbers = isinstance(x, pd.DataFrame | Tensor) or np.asarray(x).dtype.kind in "biuf"
+    return like(x, frame) if numbers else frame.to_numpy()

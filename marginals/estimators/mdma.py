@@ -1,0 +1,368 @@
+"""The scikit-learn estimator: a table in, answers out."""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from marginals.cells import Evidence
+from marginals.columns import Schema, encode, infer
+from marginals.densities import Density, build
+from marginals.densities.build import couplable
+from marginals.io.model_files import save
+from marginals.queries import TableDensity
+from marginals.selection.recipes import SECONDS
+from marginals.selection.search import search
+from marginals.structure import Tree
+from marginals.training import FitResult, Record, fit
+
+
+@final
+class MDMA(DensityMixin, TableDensity, BaseEstimator):
+    """The joint distribution of a table, from which any question is answered by column name.
+
+    By default several models of different families are fitted, chosen and mixed by validation
+    within the seconds of `effort`. As soon as an option of a single model is given (`tensor` to
+    `max_steps` below), one model with these options is fitted instead.
+
+    Args:
+        effort: "fast" (15 seconds of training, 10 on a GPU), "balanced" (50 on all cores, 30 on a
+            GPU) or "best" (500 and 120).
+        tensor: of a single model: "ht", "copula", "mera", "cp" or "full"; see `marginals.build`.
+        width: the number of components; None chooses by the number of rows.
+        leaves: "normal" or "logistic" on a learned scale of each column, or "neural", a network
+            for each component as in the paper.
+        depth, hidden: layers and units of the networks; see `marginals.build`.
+        rank, common: of copula components, the factors of each and of all.
+        tree: how columns are coupled: "coupled", "varied", "balanced", "random" or a `Tree`.
+        noise: of training, in standard deviations; None chooses by the number of rows.
+        learning_rate: of a single model's training.
+        batch_size: rows in a step of a single model's training.
+        max_steps: of a single model's training; None chooses by the size of the table.
+        columns: by name, kinds that override what is inferred from dtypes.
+        max_seconds: the most seconds of training, instead of those of the effort.
+        validation_fraction: the share of rows held out to judge a single model by.
+        n_jobs: processes on a CPU; None for all cores, or one if the effort is "fast".
+        device: "cpu", "cuda" or None for a GPU if there is one.
+        progress: show a progress bar; None for only on a terminal.
+        random_state: of the start, the split and the batches.
+
+    Attributes:
+        module_: the density underneath, a torch module.
+        schema_: what each column is, and why.
+        result_: the course of training, on the model's scale; of a mixture, that of its strongest
+            member, but for `best_loss` and `seconds`.
+        members_: of a mixture, for each model fitted its options, weight, score and cost.
+
+    >>> frame = pd.DataFrame({"age": [30, 40, 50, 60] * 10, "city": list("abab") * 10})
+    >>> model = MDMA(width=4, max_steps=20, random_state=0).fit(frame)
+    >>> 0 < model.prob({"age": (35, None)}, given={"city": "a"}) < 1
+    True
+    """
+
+    module_: Density
+    schema_: Schema
+    result_: FitResult
+    members_: list[dict[str, Any]]
+
+    def __init__(
+        self,
+        *,
+        effort: str = "fast",
+        tensor: str | None = None,
+        width: int | None = None,
+        leaves: str | None = None,
+        depth: int | None = None,
+        hidden: int | None = None,
+        rank: int | None = None,
+        common: int | None = None,
+        tree: Any = None,
+        noise: float | None = None,
+        learning_rate: float | None = None,
+        batch_size: int | None = None,
+        max_steps: int | None = None,
+        columns: Mapping[Any, Any] | None = None,
+        max_seconds: float | None = None,
+        validation_fraction: float = 0.1,
+        n_jobs: int | None = None,
+        device: str | None = None,
+        progress: bool | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.effort = effort
+        self.tensor = tensor
+        self.width = width
+        self.leaves = leaves
+        self.depth = depth
+        self.hidden = hidden
+        self.rank = rank
+        self.common = common
+        self.tree = tree
+        self.noise = noise
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_steps = max_steps
+        self.columns = columns
+        self.max_seconds = max_seconds
+        self.validation_fraction = validation_fraction
+        self.n_jobs = n_jobs
+        self.device = device
+        self.progress = progress
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,  # noqa: N803 (scikit-learn's name)
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        upper: Any = None,
+        validation: Any = None,
+    ) -> "MDMA":
+        """Learn the distribution of a table.
+
+        Args:
+            X: a DataFrame, array or tensor; missing cells are NaN, None, NA or NaT.
+            y: ignored.
+            sample_weight: a weight for each row.
+            upper: upper ends of cells of which `X` holds the lower ends; equal cells are exact.
+            validation: rows to judge by instead of a share of `X`.
+        """
+        frame = _frame(X)
+        top = None if upper is None else _frame(upper)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        schema = infer(frame, self.columns, upper=top)
+        data = encode(schema, frame, upper=top).evidence
+        held = None if validation is None else encode(schema, _frame(validation)).evidence
+        weight = None if sample_weight is None else torch.as_tensor(np.asarray(sample_weight))
+        device = _device(self.device)
+        if self._is_single():
+            self._fit_one(schema, data, held, weight, device, seed)
+        else:
+            self._fit_many(schema, data, held, weight, device, seed)
+        self.schema_ = schema
+        self.n_features_in_ = len(schema)
+        self._fitted_kind, self._training = _kind_of(X), data
+        if isinstance(X, pd.DataFrame) and all(isinstance(name, str) for name in X.columns):
+            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return self
+
+    def _is_single(self) -> bool:
+        return any(getattr(self, name) is not None for name in _BUILD + _TRAINING)
+
+    def _fit_one(
+        self,
+        schema: Schema,
+        data: Evidence,
+        held: Evidence | None,
+        weight: Tensor | None,
+        device: torch.device,
+        seed: int,
+    ) -> None:
+        """Fit one model with the options given."""
+        rows = len(data)
+        chosen = {"width": default_width(rows), **self._given(_BUILD)}
+        if chosen.get("tensor") != "copula":
+            chosen = {"leaves": "normal", **chosen}
+        options = {**chosen, **_columns_of(schema)}
+        model = build(data, **options, sample_weight=weight, seed=seed).to(device)
+        settings = {"noise": default_noise(rows), "max_steps": default_steps(rows)}
+        self.result_ = fit(
+            model,
+            data,
+            validation=held,
+            sample_weight=weight,
+            **{**settings, **self._given(_TRAINING)},
+            max_seconds=self.max_seconds,
+            validation_fraction=self.validation_fraction,
+            progress=self.progress,
+            seed=seed,
+        )
+        self.module_, self.members_ = model, []
+
+    def _fit_many(
+        self,
+        schema: Schema,
+        data: Evidence,
+        held: Evidence | None,
+        weight: Tensor | None,
+        device: torch.device,
+        seed: int,
+    ) -> None:
+        """Fit several models and mix them."""
+        if self.effort not in SECONDS:
+            raise ValueError(
+                f"Expected `effort` to be one of {list(SECONDS)}; got {self.effort!r}."
+            )
+        options = _columns_of(schema)
+        found = search(
+            data,
+            held,
+            weight=weight,
+            effort=self.effort,  # type: ignore[arg-type]
+            seconds=self.max_seconds,
+            device=str(device),
+            coupled=len(couplable(data, **options)),
+            options=options,
+            jobs=self.n_jobs,
+            progress=self.progress,
+            seed=seed,
+        )
+        self.module_, self.members_ = found.model, list(found.members)
+        self.result_ = dataclasses.replace(
+            found.best, best_loss=-found.score, seconds=found.seconds
+        )
+
+    def _given(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the options that were given."""
+        every = {name: getattr(self, name) for name in names}
+        return {name: option for name, option in every.items() if option is not None}
+
+    def score_samples(self, X: Any) -> Any:  # noqa: N803
+        """Return the log density of each row; missing cells are marginalised."""
+        _, schema = self._parts()
+        if not isinstance(X, pd.DataFrame) and _frame(X).shape[1] != len(schema):
+            raise ValueError(
+                f"X has {_frame(X).shape[1]} features, but MDMA is expecting {len(schema)} "
+                "features as input. Give all columns, or a DataFrame with some of them by name."
+            )
+        if isinstance(X, pd.DataFrame | Tensor):
+            return self.logpdf(X)
+        return self.logpdf(_frame(X).set_axis(list(schema.names), axis=1))
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
+        """Return the mean log density of rows."""
+        return float(np.mean(np.asarray(self.score_samples(X))))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model, its schema, its settings and the course of its training to one file."""
+        density, schema = self._parts()
+        params = {key: value for key, value in self.get_params().items() if _plain(value)}
+        extra = {
+            "estimator": "MDMA",
+            "schema": schema.to_dict(),
+            "params": params,
+            "declared": [schema.names[schema.index(name)] for name in self.columns or {}],
+            "tree": self.tree.to_json() if isinstance(self.tree, Tree) else None,
+            "result": dataclasses.asdict(self.result_),
+            "members": self.members_,
+            "kind": self._fitted_kind,
+        }
+        save(density, path, extra=extra)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+    def _parts(self) -> tuple[Density, Schema]:
+        check_is_fitted(self, "module_")
+        return self.module_, self.schema_
+
+    def _kind(self) -> str:
+        return self._fitted_kind
+
+    def _fitted_rows(self) -> Evidence | None:
+        return getattr(self, "_training", None)
+
+    def __getstate__(self) -> Any:
+        # The rows stay behind when a model is copied elsewhere, as they do when it is saved.
+        return {key: part for key, part in super().__getstate__().items() if key != "_training"}
+
+
+def restore(density: Density, extra: Mapping[str, Any]) -> MDMA:
+    """Rebuild an estimator from what `MDMA.save` stored."""
+    model = MDMA(**extra["params"])
+    model.module_, model.schema_ = density, Schema.from_dict(extra["schema"])
+    if extra["declared"]:
+        model.columns = {name: model.schema_[name].kind for name in extra["declared"]}
+    if extra["tree"] is not None:
+        model.tree = Tree.from_json(extra["tree"])
+    history = tuple(Record(**record) for record in extra["result"]["history"])
+    model.result_ = FitResult(**{**extra["result"], "history": history})
+    model.members_ = list(extra["members"])
+    model.n_features_in_ = len(model.schema_)
+    model._fitted_kind = extra["kind"]
+    names = model.schema_.names
+    if model._fitted_kind == "frame" and all(isinstance(name, str) for name in names):
+        model.feature_names_in_ = np.asarray(names, dtype=object)
+    return model
+
+
+# The options of a single model, and of its training.
+_BUILD = ("tensor", "width", "leaves", "depth", "hidden", "rank", "common", "tree")
+_TRAINING = ("noise", "learning_rate", "batch_size", "max_steps")
+
+
+def _columns_of(schema: Schema) -> dict[str, Any]:
+    """Return what a density must know of the columns."""
+    atoms = {i: c.atoms for i, c in enumerate(schema.columns) if c.atoms}
+    return {"categories": dict(schema.categories), "atoms": atoms}
+
+
+def default_width(rows: int) -> int:
+    """Choose the number of components: wide models overfit small tables."""
+    return int(np.clip(1.2 * rows**0.4, 4, 256))
+
+
+def default_noise(rows: int) -> float:
+    """Choose the noise of training: a kernel bandwidth that shrinks with the rows."""
+    return float(np.clip(0.5 * rows**-0.25, 0.02, 0.15))
+
+
+def default_steps(rows: int) -> int:
+    """Choose the most steps: enough for small tables to converge within seconds."""
+    return int(np.clip(rows // 5, 500, 2000))
+
+
+def _device(name: str | None) -> torch.device:
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as cause:
+        raise ValueError(
+            f"Expected `device` to be 'cpu' or 'cuda', and torch to have it; got {name!r} "
+            f"({str(cause).splitlines()[0]})."
+        ) from None
+
+
+def _frame(x: Any) -> pd.DataFrame:
+    """Return a table as a frame; the words of the errors are those that scikit-learn expects."""
+    if isinstance(x, pd.DataFrame):
+        return x
+    if hasattr(x, "tocsr"):  # of scipy, matrix or array
+        raise TypeError("Expected a dense table; got a sparse one: sparse input is not supported.")
+    array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
+    if array.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {array.ndim}D array instead. Reshape your data using "
+            "array.reshape(-1, 1) if it has a single column."
+        )
+    if array.shape[1] == 0:
+        raise ValueError(f"0 feature(s) (shape={array.shape}) while a minimum of 1 is required.")
+    if array.dtype.kind == "c":
+        raise ValueError("Complex data not supported: split it into real and imaginary parts.")
+    return pd.DataFrame(array)
+
+
+def _kind_of(x: Any) -> str:
+    if isinstance(x, pd.DataFrame):
+        return "frame"
+    return "tensor" if isinstance(x, Tensor) else "array"
+
+
+def _plain(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)

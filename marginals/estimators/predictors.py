@@ -1,0 +1,257 @@
+"""Regression and classification by the joint distribution: a column given any of the others."""
+
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
+
+from marginals.columns import Categorical, Schema, encode
+from marginals.columns.plain_values import in_order
+from marginals.estimators.mdma import MDMA, _frame
+from marginals.estimators.table_estimator import TableEstimator, fresh, is_fitted, thawed
+
+Array = npt.NDArray[Any]
+
+
+@final
+class MDMARegressor(RegressorMixin, TableEstimator):
+    """Predict a number by its conditional distribution; features may be missing.
+
+    `fit` takes `y` for continuous: for counts, call the target by `target` and declare it in the
+    model, as in `MDMARegressor(MDMA(columns={"n": Integer()}), target="n")`.
+
+    Args:
+        model: an `MDMA`, which is cloned and fitted to features and target together, or one that
+            is fitted already, which is used as it is; None for the default.
+        target: the name of the target's column in the model; a fitted model needs it.
+
+    Attributes:
+        model_: the fitted joint of features and target.
+        target_: the name of the target's column in it.
+
+    >>> x = np.linspace(0, 1, 40)[:, None]
+    >>> regressor = MDMARegressor(MDMA(width=4, max_steps=20, random_state=0)).fit(x, 2 * x[:, 0])
+    >>> regressor.predict([[0.5], [np.nan]]).shape
+    (2,)
+    """
+
+    target_: Any
+
+    def __init__(self, model: Any = None, *, target: Any = None) -> None:
+        self.model = model
+        self.target = target
+
+    def fit(self, X: Any, y: Any = None) -> "MDMARegressor":  # noqa: N803 (scikit-learn's name)
+        """Learn the joint distribution of features and target.
+
+        Args:
+            X: the features.
+            y: the target; not needed if the model is fitted already.
+        """
+        if is_fitted(self.model):
+            model, self.target_ = _known(self.model, self.target)
+        else:
+            values = _checked(self, y, dtype="numeric").astype(np.float64)
+            model, self.target_ = _joint(self.model, self.target, X, values, None)
+        kind = model.schema_[self.target_].kind
+        if isinstance(kind, Categorical):
+            raise TypeError(
+                f"Expected the target {self.target_!r} to be a column of numbers; got {kind!r}. "
+                "Use MDMAClassifier."
+            )
+        self._keep(model, self.target_)
+        return self
+
+    def predict(self, X: Any) -> Any:  # noqa: N803
+        """Return the mean of the target given each row's known features, (N,)."""
+        given = _given(self, X)
+        return np.asarray(self.model_.mean(self.target_, given=given))
+
+    def predict_quantiles(self, X: Any, q: Any = (0.05, 0.5, 0.95)) -> Any:  # noqa: N803
+        """Return quantiles of the target at levels `q`, a row for each row of X, (N, Q)."""
+        given = _given(self, X)
+        return np.asarray(self.model_.ppf(q, self.target_, given=given))
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> Any:  # noqa: N803
+        """Return the ends of the central interval that holds the share `level`, (N, 2)."""
+        given = _given(self, X)
+        return np.stack(self.model_.interval(self.target_, level, given=given), -1)
+
+
+@final
+class MDMAClassifier(ClassifierMixin, TableEstimator):
+    """Predict a category by its conditional probability; features may be missing.
+
+    Args:
+        model: an `MDMA`, which is cloned and fitted to features and target together, or one that
+            is fitted already, which is used as it is; None for the default.
+        target: the name of the target's column in the model; a fitted model needs it.
+
+    Attributes:
+        model_: the fitted joint of features and target.
+        target_: the name of the target's column in it.
+        classes_: the categories, sorted.
+
+    >>> x, y = np.linspace(0, 1, 40)[:, None], np.repeat(["low", "high"], 20)
+    >>> classifier = MDMAClassifier(MDMA(width=4, max_steps=20, random_state=0)).fit(x, y)
+    >>> classifier.predict_proba([[0.5], [np.nan]]).shape
+    (2, 2)
+    """
+
+    target_: Any
+    classes_: Array
+
+    def __init__(self, model: Any = None, *, target: Any = None) -> None:
+        self.model = model
+        self.target = target
+
+    def fit(self, X: Any, y: Any = None) -> "MDMAClassifier":  # noqa: N803
+        """Learn the joint distribution of features and target.
+
+        Args:
+            X: the features.
+            y: the classes; not needed if the model is fitted already.
+        """
+        if is_fitted(self.model):
+            model, self.target_ = _known(self.model, self.target)
+        else:
+            labels = _checked(self, y, dtype=None)
+            check_classification_targets(labels)
+            kind = Categorical(np.unique(labels).tolist())
+            model, self.target_ = _joint(self.model, self.target, X, labels, kind)
+        categories = _categories(model.schema_, self.target_)
+        self.classes_ = _array([categories[code] for code in _order(categories)])
+        self._keep(model, self.target_)
+        return self
+
+    def predict_log_proba(self, X: Any) -> Any:  # noqa: N803
+        """Return the log probability of each class given each row's known features, (N, C)."""
+        given = _given(self, X)
+        categories = _categories(self.model_.schema_, self.target_)
+        return _log_shares(self.model_, self.target_, given, len(categories))[:, _order(categories)]
+
+    def predict_proba(self, X: Any) -> Any:  # noqa: N803
+        """Return the probability of each class given each row's known features, (N, C)."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: Any) -> Any:  # noqa: N803
+        """Return the most likely class of each row, (N,)."""
+        best = self.predict_log_proba(X).argmax(1)
+        return self.classes_[best]
+
+
+# The joint ------------------------------------------------------------------------------------
+
+
+def _known(model: Any, target: Any) -> tuple[MDMA, Any]:
+    """Return a fitted model and the name of the target in it."""
+    model = thawed(model)
+    if target is None:
+        raise ValueError(
+            "Expected `target` to name the column that a fitted model shall predict; got None. "
+            "Give its name."
+        )
+    return model, model.schema_[target].name
+
+
+def _joint(model: Any, target: Any, x: Any, y: Array, kind: Any) -> tuple[MDMA, Any]:
+    """Fit features and target together; `kind` is the target's, unless the model declares it."""
+    frame = _frame(x)
+    check_consistent_length(frame, y)
+    names = frame.columns.tolist()
+    target = _free(names) if target is None else target
+    if target in names:
+        raise ValueError(
+            f"Expected `target` to be no column of X; got {target!r}, which is one. Leave it out "
+            "of X, or choose another name."
+        )
+    model = fresh(model)
+    kinds = {} if kind is None else {target: kind}
+    model.set_params(columns={**kinds, **(model.columns or {})} or None)
+    return model.fit(pd.concat([frame, pd.Series(y, frame.index, name=target)], axis=1)), target
+
+
+def _checked(estimator: TableEstimator, y: Any, dtype: Any) -> Array:
+    """Return the target as an array (N,) without gaps, or raise what scikit-learn would."""
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None."
+        )
+    values = np.asarray(y)
+    gaps = int(pd.isna(values).sum())
+    if gaps:
+        raise ValueError(
+            f"Expected `y` to have no gaps; got {gaps} missing (NaN, None, NA or NaT). Leave out "
+            "those rows."
+        )
+    values = check_array(values, ensure_2d=False, dtype=dtype, input_name="y", estimator=estimator)
+    # pandas' own dtypes of numbers and truth values may arrive as objects.
+    return pd.Series(column_or_1d(values, warn=True)).infer_objects().to_numpy()
+
+
+def _given(estimator: Any, x: Any) -> pd.DataFrame:
+    """Return the features of rows to predict; the column of the target is no feature."""
+    check_is_fitted(estimator, "model_")
+    is_frame = isinstance(x, pd.DataFrame)
+    features = x.drop(columns=estimator.target_, errors="ignore") if is_frame else x
+    frame: pd.DataFrame = estimator._features(features)
+    encode(estimator.model_.schema_, frame)  # names the column of a value that cannot happen
+    return frame
+
+
+def _free(names: list[Any]) -> str:
+    """Return a name for the target that no feature has."""
+    name = "target"
+    while name in names:
+        name += "_"
+    return name
+
+
+# Classes --------------------------------------------------------------------------------------
+
+
+def _categories(schema: Schema, target: Any) -> list[Any]:
+    kind = schema[target].kind
+    if not isinstance(kind, Categorical):
+        raise TypeError(
+            f"Expected the target {target!r} to be categorical; got {kind!r}. Declare it with "
+            "Categorical(), or use MDMARegressor."
+        )
+    return list(kind.categories or ())
+
+
+def _order(categories: list[Any]) -> list[int]:
+    """Return the codes of the categories in the order of `classes_`."""
+    return [categories.index(value) for value in in_order(categories)]
+
+
+def _array(values: list[Any]) -> Array:
+    """Return values as an array; numpy would turn a mixture of types into strings."""
+    same = len({type(value) for value in values}) == 1
+    return np.array(values, dtype=None if same else object)
+
+
+def _log_shares(model: MDMA, target: Any, given: pd.DataFrame, count: int) -> Array:
+    """Return log P(code | row) of each code of a categorical column, (N, C), in one pass."""
+    density, schema = model._parts()
+    position = schema.index(target)
+    known = density.checked(encode(schema, given).evidence)
+    with torch.no_grad():
+        density._value_of_given(known)  # refuses rows that cannot happen
+        parts = []
+        for batch in known.batches(density.rows_at_once()):
+            one = density.univariates(batch, [position])
+            codes = torch.arange(count).to(one.log_evidence)
+            parts.append(one.logpdf(codes[:, None, None])[..., 0].T.double().cpu())  # (B, C)
+    # The shares sum to one up to the rounding of the model's dtype; here in float64.
+    return torch.cat(parts).log_softmax(1).numpy()

@@ -1,0 +1,211 @@
+"""The leaves of a whole table: each column belongs to one family."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from marginals.cells import Cells, Truncation
+from marginals.leaves.atoms import AtomLeaves
+from marginals.leaves.categorical import CategoricalLeaves
+from marginals.leaves.family import LeafEvaluation, LeafFamily
+from marginals.leaves.neural import NeuralLeaves
+from marginals.leaves.repeats import find_repeats
+from marginals.leaves.shared import SharedLeaves
+from marginals.numerics import select
+
+FAMILIES: dict[str, Callable[..., LeafFamily]] = {
+    "neural": NeuralLeaves,
+    "atoms": AtomLeaves,
+    "categorical": CategoricalLeaves,
+    "shared": SharedLeaves,
+}
+
+
+@final
+class Leaves(nn.Module):
+    """Families of leaves and the columns of the table that belong to each.
+
+    Args:
+        families: one family for each kind of column present.
+        columns: for each family, the table's columns it serves, in the family's own order.
+
+    >>> both = Leaves([NeuralLeaves(2, 4), CategoricalLeaves([3], 4)], [(0, 2), (1,)])
+    >>> both.columns, both.width
+    (3, 4)
+    """
+
+    def __init__(self, families: Sequence[LeafFamily], columns: Sequence[Sequence[int]]) -> None:
+        super().__init__()
+        self.families = nn.ModuleList(families)
+        self.owned = tuple(tuple(owned) for owned in columns)
+        self._place = {
+            column: (family, position)
+            for family, owned in enumerate(self.owned)
+            for position, column in enumerate(owned)
+        }
+        self._check()
+
+    def _check(self) -> None:
+        every = sorted(column for owned in self.owned for column in owned)
+        if every != list(range(len(every))) or not every:
+            raise ValueError(
+                f"Expected `columns` to name each of 0..{len(every) - 1} once; got {self.owned}."
+            )
+        for family, owned in zip(self, self.owned, strict=True):
+            if family.size[0] != len(owned):
+                raise ValueError(
+                    f"Expected {family.size[0]} columns for the {family.kind} leaves; got {owned}."
+                )
+        widths = {family.size[1] for family in self}
+        if len(widths) > 1:
+            raise ValueError(f"Expected all families to have one width; got {sorted(widths)}.")
+
+    def __iter__(self) -> Any:
+        return iter(self.families)
+
+    @property
+    def columns(self) -> int:
+        """Number of columns D."""
+        return len(self._place)
+
+    @property
+    def width(self) -> int:
+        """Number of components M."""
+        return self.family_of(0)[0].size[1]
+
+    def family_of(self, column: int) -> tuple[LeafFamily, int]:
+        """Return the family of a column and the column's position in it."""
+        family, position = self._place[column]
+        module = self.families[family]
+        assert isinstance(module, LeafFamily)
+        return module, position
+
+    def categories(self, column: int) -> int | None:
+        """Return the number of categories of a column, None if it is not categorical."""
+        family, position = self.family_of(column)
+        return family.categories[position] if isinstance(family, CategoricalLeaves) else None
+
+    def atoms(self) -> dict[int, tuple[float, ...]]:
+        """Return, by column, the points that have a mass of their own."""
+        families = zip(self, self.owned, strict=True)
+        return {
+            column: points
+            for family, owned in families
+            if isinstance(family, AtomLeaves)
+            for column, points in zip(owned, family.atoms, strict=True)
+        }
+
+    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+        """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
+        return self._gather(
+            columns, lambda family, own, at: [_log_values(family, cells.take(at), own)]
+        )[0]
+
+    def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
+        """Return log CDF, log survival and log density (or mass) at `x` (n, B)."""
+
+        def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
+            out = family.evaluate(x[at], own)
+            return [out.log_cdf, out.log_sf, out.log_density]
+
+        return LeafEvaluation(*self._gather(columns, one))
+
+    def cdf(self, x: Tensor, columns: Sequence[int]) -> Tensor:
+        """Return the CDF at `x` (n, B), (n, B, M), to a rounding error of one, not of itself."""
+        return self._gather(columns, lambda family, own, at: [family.cdf(x[at], own)])[0]
+
+    def invert(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> Tensor:
+        """Return quantiles (n, B, Q) of mixtures of each column's leaves with weights (n, B, M)."""
+
+        def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
+            return [family.invert(log_u[at], log_1mu[at], log_weights[at], own)]
+
+        return self._gather(columns, one)[0]
+
+    def expect(
+        self, function: Callable[[Tensor, Sequence[int]], Tensor], columns: Sequence[int]
+    ) -> Tensor:
+        """Return E f(X, columns) under each leaf, (n, M)."""
+
+        def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
+            asked = [columns[i] for i in at]
+            return [family.expect(lambda x: function(x, asked), own)]
+
+        return self._gather(columns, one)[0]
+
+    def sample(
+        self,
+        components: Tensor,
+        columns: Sequence[int],
+        cells: Cells,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
+
+        def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
+            part = cells.take(at)
+            within = Truncation(part.lower, part.upper, part.sets)
+            return [family.sample(components[at], own, within, generator)]
+
+        return self._gather(columns, one)[0]
+
+    def _gather(
+        self,
+        columns: Sequence[int],
+        function: Callable[[LeafFamily, list[int], list[int]], list[Tensor]],
+    ) -> list[Tensor]:
+        """Ask each family for its share of `columns`, and put the answers in their order."""
+        shares: dict[int, list[int]] = {}
+        for at, column in enumerate(columns):
+            shares.setdefault(self._place[column][0], []).append(at)
+        parts: list[list[Tensor]] = []
+        order: list[int] = []
+        for index, share in shares.items():
+            family = self.families[index]
+            assert isinstance(family, LeafFamily)
+            own = [self._place[columns[at]][1] for at in share]
+            parts.append(function(family, own, share))
+            order += share
+        if len(parts) == 1:
+            return parts[0]
+        back = sorted(range(len(order)), key=order.__getitem__)
+        return [select(torch.cat(answers), back) for answers in zip(*parts, strict=True)]
+
+    def row_cost(self) -> int:
+        """Return the number of floats that evaluating one row holds at a time."""
+        return sum(family.row_cost() for family in self)
+
+    def config(self) -> dict[str, Any]:
+        """Return what `from_config` needs, as JSON."""
+        return {
+            "families": [{"kind": f.kind, **f.config()} for f in self],
+            "columns": [list(owned) for owned in self.owned],
+        }
+
+    @staticmethod
+    def from_config(config: dict[str, Any]) -> "Leaves":
+        """Rebuild leaves from their configuration; the parameters are loaded apart."""
+        families = []
+        for part in config["families"]:
+            options = {key: option for key, option in part.items() if key != "kind"}
+            families.append(FAMILIES[part["kind"]](**options))
+        return Leaves(families, config["columns"])
+
+
+def _log_values(family: LeafFamily, cells: Cells, columns: list[int]) -> Tensor:
+    """Return log values (n, B, M), of intervals that repeat from one evaluation of each."""
+    if not cells.intervals:
+        return family.log_values(cells, columns)
+    found = find_repeats(cells.take(cells.intervals))
+    if found is None:
+        return family.log_values(cells, columns)
+    rest = [i for i in range(len(columns)) if i not in cells.intervals]
+    parts = [found.spread(family.log_values(found.cells, [columns[i] for i in cells.intervals]))]
+    if rest:
+        parts.append(family.log_values(cells.take(rest), [columns[i] for i in rest]))
+    order = [*cells.intervals, *rest]
+    return select(torch.cat(parts), [order.index(i) for i in range(len(order))])

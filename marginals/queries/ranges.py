@@ -1,0 +1,75 @@
+"""What would be normal in each cell of a table, given the rest of its row."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from marginals.cells import Evidence
+from marginals.columns import Categorical, Schema, decode_column, encode
+from marginals.columns.table_coercion import as_frame
+from marginals.densities import Density, Univariates
+from marginals.densities.univariate_cells import log_tails
+from marginals.queries.asked import as_objects
+from marginals.queries.moments import most_likely
+
+_FIELDS = ["row", "column", "value", "expected", "lower", "upper", "tail"]
+
+
+def normal_ranges(density: Density, schema: Schema, x: Any, level: float) -> pd.DataFrame:
+    """Return what is normal in each known cell given the others of its row, a line for each.
+
+    Lines run by rows, then columns. Two passes for each batch of rows.
+    """
+    evidence = density.checked(encode(schema, x).evidence)
+    frame = as_frame(x, [schema.names[c] for c in evidence.columns])
+    found, start = [], 0
+    with torch.no_grad():
+        for part in evidence.batches(density.rows_at_once()):
+            known = ~part.missing()
+            every = density.univariates(part, part.columns)
+            for place, position in enumerate(part.columns):
+                rows = known[:, place].nonzero()[:, 0]
+                if len(rows):
+                    cells = _column(part.rows(rows), place)
+                    lines = _of_column(every.take(place, rows), cells, schema, position, level)
+                    at = rows.cpu().numpy() + start
+                    values = np.asarray(frame.iloc[:, place], dtype=object)[at]
+                    found.append(
+                        pd.DataFrame({"row": at, "place": place, "value": values, **lines})
+                    )
+            start += len(part)
+    if not found:
+        return pd.DataFrame(columns=_FIELDS)
+    table = pd.concat(found).sort_values(["row", "place"], ignore_index=True)
+    table["column"] = np.asarray(frame.columns, dtype=object)[table["place"]]
+    table["row"] = frame.index[table["row"]]
+    return table[_FIELDS]
+
+
+def _of_column(
+    parts: Univariates, cells: Evidence, schema: Schema, position: int, level: float
+) -> dict[str, Any]:
+    """Return what is expected in cells of one column, their range and their tail."""
+    column = schema.columns[position]
+    tail = log_tails(parts, cells)[:, 0].double().exp().cpu().numpy()
+    if isinstance(column.kind, Categorical) and not column.ordered:
+        codes = most_likely(parts, len(column.kind.categories or ()))
+        expected = as_objects(decode_column(schema, column.name, codes))
+        blank = np.full(len(tail), None, dtype=object)
+        return {"expected": expected, "lower": blank, "upper": blank, "tail": tail}
+    levels = torch.tensor([0.5, (1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+    middle, low, high = parts.ppf(levels[:, None, None])[..., 0]
+    ends = {"expected": middle, "lower": low, "upper": high}
+    both = tail if isinstance(column.kind, Categorical) else np.minimum(1.0, 2 * tail)
+    told = {name: as_objects(decode_column(schema, column.name, end)) for name, end in ends.items()}
+    return {**told, "tail": both}
+
+
+def _column(part: Evidence, place: int) -> Evidence:
+    """Return one column of evidence, without sets."""
+    name = part.columns[place]
+    inside = part.intervals & {name}
+    lower = part.lower[:, [place]]
+    return Evidence((name,), lower, part.upper[:, [place]] if inside else lower, {}, inside)

@@ -1,0 +1,314 @@
+"""How often rows are as extreme as those at hand, if they miss the same cells."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from marginals.cells.evidence import Evidence
+from marginals.densities.density import Density
+from marginals.densities.mixture import Mixture
+from marginals.densities.univariate_cells import log_cells, log_tails
+from marginals.queries.shrinkage import LinearPrior, fit_prior
+
+__all__ = ["RowTails", "log_tail"]
+
+Floats = npt.NDArray[np.float64]
+Whole = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+# The patterns that most rows have are compared with the whole reference, the others with some of
+# its rows: more if there are few patterns, so that all together are about as many.
+_COMMON, _FEW, _BUDGET = 8, 16, 10_000
+# Of so few columns, every pattern is compared with the whole reference.
+_FEW_COLUMNS = 6
+# Patterns from which it is learned how the views depend on gaps: of the table, and random ones.
+_OF_TABLE, _AT_RANDOM = 500, 250
+# Rows by which the tails of other patterns are told, with about as many known cells.
+_POOLED = 500
+# The exponential tail is fitted to so many of the most extreme rows, at most a tenth of them.
+_EXTREME = 20
+_LEAST_EXCESS = 0.01  # in spreads
+# Of nats: what float32 knows of a sum, so that equal rows have equal views.
+_DIGITS, _LEAST_SPREAD = 4, 1e-3
+# In spreads: rows of discrete columns tie with those of the reference.
+_TIE = 1e-6
+# Cells that are compared at a time, so that memory stays bounded.
+_CELLS_AT_ONCE = 1 << 22
+
+
+@final
+@dataclass(frozen=True)
+class _Rare:
+    """What is known of all patterns: how their views spread, and the tails of extremeness."""
+
+    centre: LinearPrior
+    log_scale: LinearPrior
+    extremeness: Floats  # (P, K)
+    known: Whole  # (P,)
+
+
+@final
+class RowTails:
+    """Tail probabilities of rows among those of a reference that miss the same cells.
+
+    A row is seen in three views, in nats: its cells together (minus the log density), each alone
+    (the same of the product of marginals), and how far out each is (minus the logs of their
+    tails). A view is measured from its median over the reference with the same gaps, in ranges of
+    the middle half, and the most extreme view counts. The tail probability is the share of the
+    reference that is as extreme in its own.
+
+    The patterns of gaps that most rows have, and all of up to six columns, are compared with the
+    whole reference. Others have 16 rows each (40 if the table has few patterns), whose median and
+    range are shrunk to a linear model over all patterns, by how well that fits; their tails are
+    pooled over patterns with as many known cells. So a row's answer depends on the row alone, and
+    its cost is bounded.
+
+    Args:
+        density: asked for the log values of rows; of a mixture, the weighted mean of those of its
+            members, so that none of them alone makes a row likely.
+        reference: complete rows, drawn from the density or from the data.
+        patterns: which cells are known in the rows of a table, (rows, columns): its most common
+            patterns are compared with the whole reference. None for complete rows only.
+        views: of "joint", "alone" and "tails", those that count.
+        seed: of the choice of rows for each pattern.
+    """
+
+    def __init__(
+        self,
+        density: Density,
+        reference: Evidence,
+        patterns: Flags | None = None,
+        views: tuple[str, ...] = ("joint", "alone", "tails"),
+        seed: int = 0,
+    ) -> None:
+        self.density, self.reference, self.views = density, density.checked(reference), views
+        self._random = np.random.default_rng(seed)
+        self._members = _members(density)
+        self._cells = self._of_cells(self.reference)  # (S, n, 2)
+        columns = len(self.reference.columns)
+        self._keys = self._random.integers(1, 1 << 30, size=columns)
+        given = np.ones((1, columns), dtype=bool) if patterns is None else patterns
+        self._learn(given[given.any(1)])
+
+    def __call__(self, rows: Evidence) -> Floats:
+        """Return the log tail probability of each row, (B,); 0 for one of which nothing is known.
+
+        Beyond the most extreme rows of the reference it falls on as an exponential tail does.
+        """
+        rows = self.density.checked(rows)
+        seen = self._seen(rows)  # (B, views)
+        known = ~rows.missing().cpu().numpy()
+        out = np.zeros(len(rows))
+        left = known.any(1)
+        for pattern, spread, extremeness in self._common:
+            held = left & (known == pattern).all(1)
+            out[held] = log_tail(_extreme(seen[held], *spread), extremeness)
+            left &= ~held
+        if left.any():
+            out[left] = self._rarely(seen[left], known[left])
+        return out
+
+    # Patterns -----------------------------------------------------------------------------------
+
+    def _learn(self, patterns: Flags) -> None:
+        """Compare common patterns with all of the reference, and learn from others of any kind."""
+        kinds, counts = np.unique(patterns, axis=0, return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        few = patterns.shape[1] <= _FEW_COLUMNS
+        common = _all_patterns(patterns.shape[1]) if few else kinds[order[:_COMMON]]
+        self._common = [self._exactly(pattern) for pattern in common]
+        if few:
+            return
+        rest = kinds[order[_COMMON:]]
+        self._few = max(_FEW, _BUDGET // max(len(rest), _AT_RANDOM))
+        rest = rest[self._random.permutation(len(rest))[:_OF_TABLE]]
+        share = self._random.random((_AT_RANDOM, 1))
+        chance = self._random.random((_AT_RANDOM, patterns.shape[1])) < share
+        chosen = np.unique(np.concatenate([rest, chance[chance.any(1)]]), axis=0)
+        self._rare = _learned(self._drawn(chosen), chosen)
+
+    def _exactly(self, pattern: Flags) -> tuple[Flags, tuple[Floats, Floats], Floats]:
+        """Return a pattern, the spread of the reference with it, and how extreme its rows are."""
+        every = np.arange(len(self.reference))[None]
+        drawn = self._masked(pattern[None], every)  # (1, S, views)
+        centre, scale = _spread(drawn)
+        return pattern, (centre[0], scale[0]), _extreme(drawn[0], centre, scale)
+
+    def _rarely(self, seen: Floats, known: Flags) -> Floats:
+        """Compare rows with a few of the reference for each pattern, and all that was learned."""
+        patterns, place = np.unique(known, axis=0, return_inverse=True)
+        place = place.reshape(-1)
+        centre, scale, _ = _shrunk(self._drawn(patterns), patterns, self._rare)
+        at = _extreme(seen, centre[place], scale[place])
+        count = known.sum(1)
+        out = np.zeros(len(seen))
+        for one in np.unique(count):
+            near = _nearest(self._rare.extremeness, np.abs(self._rare.known - one))
+            out[count == one] = log_tail(at[count == one], near)
+        return out
+
+    def _drawn(self, patterns: Flags) -> Floats:
+        """Return the views of a few rows of the reference with each pattern, (P, K, views)."""
+        most = len(self.reference)
+        few = np.arange(max(1, min(self._few, most) // 2 * 2))  # even, see `_other_medians`
+        start = (patterns @ self._keys) % most  # a pattern's rows are its own
+        size = max(1, _CELLS_AT_ONCE // (len(few) * patterns.shape[1]))
+        parts = [
+            self._masked(patterns[some], (start[some, None] + few) % most)
+            for some in _slices(len(patterns), size)
+        ]
+        return np.concatenate(parts)
+
+    # Views --------------------------------------------------------------------------------------
+
+    def _masked(self, patterns: Flags, index: Whole) -> Floats:
+        """Return the views of some rows of the reference for each pattern, (P, K, views)."""
+        flat = index.reshape(-1)
+        known = np.repeat(patterns, index.shape[1], axis=0)  # (P * K, n)
+        chosen = self.reference.rows(torch.from_numpy(flat).to(self.reference.lower.device))
+        gone = torch.from_numpy(~known).to(chosen.lower.device)
+        lower = chosen.lower.masked_fill(gone, torch.nan)
+        upper = chosen.upper.masked_fill(gone, torch.nan) if chosen.intervals else lower
+        part = Evidence(chosen.columns, lower, upper, {}, chosen.intervals)
+        sums = np.where(known[..., None], self._cells[flat], 0.0).sum(1)
+        return self._together(part, sums).reshape(*index.shape, -1)
+
+    def _seen(self, rows: Evidence) -> Floats:
+        """Return the views of rows, (B, views)."""
+        missing = rows.missing().cpu().numpy()[..., None]
+        return self._together(rows, np.where(missing, 0.0, self._of_cells(rows)).sum(1))
+
+    def _together(self, rows: Evidence, sums: Floats) -> Floats:
+        """Put the log density beside the sums over cells, and keep the views that count."""
+        with torch.no_grad():
+            parts = [share * member.log_value(rows).double() for member, share in self._members]
+        joint = -torch.stack(parts).sum(0).cpu().numpy()
+        every = {"joint": joint, "alone": sums[:, 0], "tails": sums[:, 1]}
+        return np.stack([every[view] for view in self.views], -1).round(_DIGITS)
+
+    def _of_cells(self, rows: Evidence) -> Floats:
+        """Return the surprise of each cell alone, by its density and by its tail, (B, n, 2)."""
+        nothing = Evidence.nothing(1, like=rows.lower)
+        total = np.zeros((*rows.lower.shape, 2))
+        with torch.no_grad():
+            for member, share in self._members:
+                alone = member.univariates(nothing, rows.columns)
+                parts = [
+                    torch.stack([log_cells(alone, part), log_tails(alone, part)], -1)
+                    for part in rows.batches(member.rows_at_once())
+                ]
+                total -= share * torch.cat(parts).double().cpu().numpy()
+        return total
+
+
+def log_tail(at: Floats, drawn: Floats) -> Floats:
+    """Return log P(a draw >= at), linear between draws, then the exponential tail of their excess.
+
+    >>> log_tail(np.array([0.0, 2.0, 3.0]), np.array([1.0, 2.0])).round(2).tolist()
+    [0.0, -0.69, -1.69]
+    """
+    points, counts = np.unique(drawn[np.isfinite(drawn)], return_counts=True)
+    if not len(points):
+        return np.where(np.isfinite(at), 0.0, -np.inf)
+    above = counts[::-1].cumsum()[::-1]
+    shares = np.log(above / above[0])
+    few = min(_EXTREME, max(1, above[0] // 10))
+    edge = min(int(np.searchsorted(-above, -few)), len(points) - 1)
+    excess = float(np.average(points[edge:] - points[edge], weights=counts[edge:]))
+    # Of a single draw, or of ties, the excess says nothing: one spread is a plain guess.
+    beyond = shares[edge] - (at - points[edge]) / (excess if excess > _LEAST_EXCESS else 1.0)
+    return np.where(at > points[edge] + _TIE, beyond, np.interp(at - _TIE, points, shares))
+
+
+def _members(density: Density) -> list[tuple[Density, float]]:
+    """Return the members of a mixture and their weights, or a density alone."""
+    if not isinstance(density, Mixture):
+        return [(density, 1.0)]
+    shares = density.log_weights().double().exp().tolist()
+    return list(zip(density.densities, shares, strict=True))
+
+
+# Spreads ----------------------------------------------------------------------------------------
+
+
+def _spread(drawn: Floats) -> tuple[Floats, Floats]:
+    """Return median and range of the middle half of the rows of each pattern, (P, views).
+
+    Both are robust: rows of the reference may be outliers themselves.
+    """
+    low, centre, high = np.quantile(drawn, [0.25, 0.5, 0.75], axis=1)
+    # Of discrete columns, more than half of the rows may be alike.
+    even = np.abs(drawn - centre[:, None]).mean(1)
+    scale = np.where(high - low > _LEAST_SPREAD, high - low, even)
+    return centre, np.maximum(scale, _LEAST_SPREAD)
+
+
+def _extreme(seen: Floats, centre: Floats, scale: Floats) -> Floats:
+    """Return how extreme rows are in the view in which they are most so."""
+    return np.max((seen - centre) / scale, axis=-1)
+
+
+def _noise(drawn: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return centres and log scales of patterns, and the variances of both.
+
+    The variances are those of the median and the log range of K normal rows.
+    """
+    centre, scale = _spread(drawn)
+    count = drawn.shape[1]
+    return centre, np.log(scale), 0.863 * scale**2 / count, np.full(scale.shape, 1.36 / count)
+
+
+def _learned(drawn: Floats, patterns: Flags) -> _Rare:
+    """Learn how views depend on gaps from the rows (P, K, views) of some patterns."""
+    centre, log_scale, noise, log_noise = _noise(drawn)
+    features = _features(patterns)
+    priors = fit_prior(centre, noise, features), fit_prior(log_scale, log_noise, features)
+    known = patterns.sum(1)
+    learned = _Rare(*priors, np.zeros((0, 0)), known)
+    middle, scale, own = _shrunk(drawn, patterns, learned)
+    # A row is in the median of its pattern, which a new row is not: leave it out.
+    moved = own[:, None] * (_other_medians(drawn) - centre[:, None])
+    return _Rare(*priors, _extreme(drawn, middle[:, None] + moved, scale[:, None]), known)
+
+
+def _other_medians(drawn: Floats) -> Floats:
+    """Return for each of an even number of rows the median of the others, (P, K, views)."""
+    half = drawn.shape[1] // 2
+    below, above = np.sort(drawn, axis=1)[:, [max(0, half - 1), half]].swapaxes(0, 1)[..., None, :]
+    return np.where(drawn <= below, above, below)
+
+
+def _shrunk(drawn: Floats, patterns: Flags, learned: _Rare) -> tuple[Floats, Floats, Floats]:
+    """Return centre and scale of each pattern, and how much its own rows count in the centre."""
+    centre, log_scale, noise, log_noise = _noise(drawn)
+    features = _features(patterns)
+    middle, own = learned.centre.shrunk(centre, noise, features)
+    return middle, np.exp(learned.log_scale.shrunk(log_scale, log_noise, features)[0]), own
+
+
+def _features(patterns: Flags) -> Floats:
+    """Describe patterns: which cells are known, and how many."""
+    share = patterns.mean(1)
+    return np.column_stack([np.ones(len(patterns)), patterns, share**2])
+
+
+def _nearest(extremeness: Floats, distance: Whole) -> Floats:
+    """Return the rows of the patterns at the least distance, enough of them."""
+    order, counts = np.unique(distance, return_counts=True)
+    enough = np.searchsorted(counts.cumsum() * extremeness.shape[1], _POOLED)
+    reach = order[min(int(enough), len(order) - 1)]
+    return extremeness[distance <= reach].reshape(-1)
+
+
+def _all_patterns(columns: int) -> Flags:
+    """Return every pattern of known cells but the one that knows nothing."""
+    numbers = np.arange(1, 1 << columns)
+    return (numbers[:, None] >> np.arange(columns)) % 2 == 1
+
+
+def _slices(count: int, size: int) -> Iterator[slice]:
+    return (slice(start, start + size) for start in range(0, count, size))

@@ -1,0 +1,181 @@
+r"""Rows as uniforms: :math:`F(x_j \mid z)` of every cell, under the density's own conditionals.
+
+The transform of a column given Z serves every test that conditions on Z: it is kept, up to a bound
+of memory, so that a search over thousands of tests makes each of them once.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from marginals.cells.evidence import Evidence
+from marginals.densities.density import Density, in_batches
+from marginals.queries.rows import is_known, only
+
+# Bytes of transforms that are kept; those used longest ago go first.
+_KEPT_BYTES = 1 << 28
+# Rows transformed in the memory of one contracted: a CDF in linear space holds fewer numbers.
+_ROWS_PER_ROW = 4
+# Kinds of rows, by what they know of the columns given, that are transformed apart.
+_MOST_PATTERNS = 32
+
+
+@final
+class Uniforms:
+    """Rows of data, each under a density, and what became of them.
+
+    Several parts are rows of the same columns under densities of their own, as in cross-fitting,
+    where each fold is seen by a model that was fitted to the others. Their rows follow each other.
+
+    Args:
+        parts: pairs of a density and rows: evidence or a tensor (B, D).
+        kept_bytes: the memory for transforms that may be asked for again.
+
+    >>> from marginals.densities.build import build
+    >>> rows = torch.randn(50, 3)
+    >>> Uniforms([(build(rows, width=4), rows)]).ends([0, 1], given=[2]).shape
+    torch.Size([50, 2, 2])
+    """
+
+    def __init__(self, parts: Iterable[tuple[Density, Any]], kept_bytes: int = _KEPT_BYTES) -> None:
+        self.parts = tuple(_Part(density, density.checked(rows)) for density, rows in parts)
+        if not self.parts:
+            raise ValueError("Expected `parts` to hold a density and its rows; got none.")
+        if len({part.density.columns for part in self.parts}) > 1:
+            raise ValueError(
+                "Expected all `parts` to have the same columns; got "
+                f"{[part.density.columns for part in self.parts]} columns."
+            )
+        self._kept: OrderedDict[tuple[int, frozenset[int]], Tensor] = OrderedDict()
+        self._room = kept_bytes
+
+    @property
+    def density(self) -> Density:
+        """The density of the first part, for what all have in common."""
+        return self.parts[0].density
+
+    def known(self, columns: Sequence[int]) -> Tensor:
+        """Say which cells of these columns are known at least in part, (B, n)."""
+        return self._joined([is_known(part.cells, columns) for part in self.parts])
+
+    def check_no_sets(self, columns: Sequence[int]) -> None:
+        """Refuse columns of which some cell is a set of categories: it has no place in an order."""
+        several = sorted({c for part in self.parts for c in part.cells.sets} & set(columns))
+        if several:
+            raise ValueError(
+                "Expected values or intervals in the columns tested; got sets of categories in "
+                f"{several}. Give a code, or leave these rows out."
+            )
+
+    def ends(self, columns: Sequence[int], given: Sequence[int]) -> Tensor:
+        """Return F just below and at the end of each cell given other columns, (B, n, 2).
+
+        The two differ where a cell has mass. Both are NaN where a cell is missing and where what
+        the row knows of the columns given cannot happen.
+        """
+        known = frozenset(given)
+        found = {c: self._kept[c, known] for c in columns if (c, known) in self._kept}
+        for column in found:
+            self._kept.move_to_end((column, known))
+        new = tuple(c for c in columns if c not in found)
+        if new:  # the columns share their evidence, hence one pass
+            parts = [cell_ends(part.density, part.cells, new, given) for part in self.parts]
+            found |= dict(zip(new, self._joined(parts).unbind(1), strict=True))
+            for column in new:
+                self._keep((column, known), found[column])
+        return torch.stack([found[c].expand(-1, 2) for c in columns], 1)
+
+    def _keep(self, key: tuple[int, frozenset[int]], ends: Tensor) -> None:
+        ends = ends.contiguous()
+        below, above = ends.unbind(-1)
+        if bool(((below == above) | above.isnan()).all()):
+            ends = ends[:, :1].clone()  # one number for both
+        self._kept[key] = ends
+        self._room -= ends.nbytes
+        while self._room < 0 and self._kept:
+            self._room += self._kept.popitem(last=False)[1].nbytes
+
+    def _joined(self, parts: list[Tensor]) -> Tensor:
+        return torch.cat([part.to(parts[0].device) for part in parts])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Part:
+    density: Density
+    cells: Evidence
+
+
+@torch.no_grad()
+def cell_ends(
+    density: Density, cells: Evidence, asked: Sequence[int], given: Sequence[int]
+) -> Tensor:
+    """Return F just below and at the end of the cells of columns, given others, (B, n, 2).
+
+    NaN where a cell is missing, and where what is known of the columns given cannot happen.
+    """
+    known = is_known(cells, asked)  # (B, n)
+    out = cells.lower.new_full((*known.shape, 2), torch.nan, dtype=torch.float64)
+    # A row holds a part of its columns, and so a part of what a whole row costs.
+    share = (len(asked) + len(given)) / density.columns
+    size = int(_ROWS_PER_ROW * density.rows_at_once() / share)
+    sharp = _is_sharp(density, cells, asked)
+    for rows, told in _patterns(cells, known.any(1), given):
+
+        def of(part: Evidence, told: Sequence[int] = told) -> Tensor:
+            return _ends(density, part, asked, told, sharp)
+
+        out[rows] = in_batches(of, cells.rows(rows), size)
+    return torch.where(known[..., None], out, torch.nan)
+
+
+def _ends(
+    density: Density, cells: Evidence, asked: Sequence[int], given: Sequence[int], sharp: bool
+) -> Tensor:
+    """Return the ends of some rows at once; those of missing cells are 0 and 1."""
+    univariates = density.univariates(only(cells, given), asked)
+    bounds = cells.cells(asked)
+    lower, upper = bounds.lower.T, bounds.upper.T  # (B, n)
+    lower, upper = lower.nan_to_num(nan=-torch.inf), upper.nan_to_num(nan=torch.inf)
+    if sharp:
+        at = univariates.cdf(upper).double()[..., None].expand(-1, -1, 2)
+    else:
+        # An exact value is the cell (x-, x], without width unless it is a category or an atom.
+        before = lower.nextafter(torch.full_like(lower, -torch.inf))
+        before = torch.where(lower < upper, lower, before)
+        at = univariates.cdf(torch.stack([before, upper])).double().movedim(0, -1)
+    impossible = univariates.log_evidence == -torch.inf
+    return torch.where(impossible[..., None], torch.nan, at)
+
+
+def _patterns(
+    cells: Evidence, use: Tensor, given: Sequence[int]
+) -> list[tuple[Tensor, tuple[int, ...]]]:
+    """Part rows (B,) by which of the columns given they know: rows of one kind are quick to answer.
+
+    Rows of many kinds stay together, as each kind takes a pass of its own.
+    """
+    rows = use.nonzero()[:, 0]
+    if not len(rows):
+        return []
+    seen = is_known(cells, given)[rows]  # (B, n)
+    if bool(seen.all()):
+        return [(rows, tuple(given))]
+    patterns, kind = torch.unique(seen, dim=0, return_inverse=True)
+    if len(patterns) > _MOST_PATTERNS:
+        return [(rows, tuple(given))]
+    return [
+        (rows[kind == i], tuple(c for c, told in zip(given, pattern, strict=True) if told))
+        for i, pattern in enumerate(patterns.tolist())
+    ]
+
+
+def _is_sharp(density: Density, cells: Evidence, columns: Sequence[int]) -> bool:
+    """Say whether no cell of these columns has mass, so that both of its ends are one."""
+    categories = density.categories
+    blurred = {*cells.intervals, *density.atoms}
+    return not any(c in blurred or categories[c] is not None for c in columns)

@@ -1,0 +1,1 @@
+"""How the work is carried out: kernels, threads and memory."""

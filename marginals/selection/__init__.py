@@ -1,0 +1,1 @@
+"""Choosing among many models: recipes, search, ensembles and folds."""

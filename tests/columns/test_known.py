@@ -1,0 +1,209 @@
+"""Evidence as a dict: values, pairs and sets."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from marginals.cells.evidence import Evidence
+from marginals.columns import (
+    Continuous,
+    Integer,
+    Schema,
+    encode,
+    encode_bounds,
+    encode_known,
+    infer,
+)
+from tests.columns.helpers import INF, NAN, same
+
+FRAME = pd.DataFrame(
+    {
+        "age": [20, 30, 45],
+        "income": [1.5, 20.0, 100.0],
+        "city": ["Oslo", "Bergen", "Oslo"],
+        "size": pd.Categorical(list("SML"), categories=["S", "M", "L"], ordered=True),
+        "day": pd.date_range("2020-01-01", periods=3, tz="Europe/Oslo"),
+        "smokes": [True, False, True],
+        "bin": pd.cut([1.0, 2.0, 3.0], [0, 1.5, 4]),
+        "rain": [0.0, 0.5, 3.0],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def schema() -> Schema:
+    given = {"age": Integer(lower=0), "rain": Continuous(lower=0, atoms=(0,))}
+    return infer(FRAME, given)
+
+
+def known(schema: Schema, **cells: Any) -> tuple[Evidence, list[float]]:
+    evidence = encode_known(schema, cells).evidence
+    return evidence, [*evidence.lower[0].tolist(), *evidence.upper[0].tolist()]
+
+
+def test_values_are_those_of_a_frame(schema: Schema) -> None:
+    for row in range(3):
+        one = FRAME.iloc[[row]]
+        cells = {name: one[name].iloc[0] for name in FRAME}
+        out, table = encode_known(schema, cells), encode(schema, one)
+        assert out.evidence.columns == table.evidence.columns
+        same(out.evidence.lower, table.evidence.lower)
+        same(out.evidence.upper, table.evidence.upper)
+        same(out.log_jacobian, table.log_jacobian)
+        assert not out.empty.item()
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("age", [30, 30.0, np.int8(30), np.float32(30), torch.tensor(30), np.array(30)]),
+        ("income", [20.0, 20, np.int64(20), torch.tensor(20.0)]),
+        ("city", ["Oslo", np.str_("Oslo")]),
+        ("smokes", [True, np.True_, 1, 1.0]),
+        (
+            "day",
+            [
+                pd.Timestamp("2020-01-02", tz="Europe/Oslo"),
+                pd.Timestamp("2020-01-01 23:00", tz="UTC"),
+                "2020-01-02",
+                "2020-01-02T00:00:00",
+                "2020-01-02 00:00+01:00",
+                pd.Timestamp("2020-01-02", tz="Europe/Oslo").to_pydatetime(),
+                pd.Timestamp("2020-01-02").date(),
+            ],
+        ),
+    ],
+)
+def test_many_ways_to_say_the_same(schema: Schema, name: str, values: list[Any]) -> None:
+    first = known(schema, **{name: values[0]})[1]
+    for value in values[1:]:
+        assert known(schema, **{name: value})[1] == first
+
+
+def test_pairs(schema: Schema) -> None:
+    for name, low, high in [
+        ("income", 1.5, 20.0),
+        ("income", None, 20.0),
+        ("income", 1.5, None),
+        ("age", 20, 30),
+        ("age", None, 30.5),
+        ("day", "2020-01-01", "2020-01-02"),
+        ("day", None, FRAME["day"][1]),
+        ("size", "S", "L"),
+        ("size", None, "M"),
+        ("rain", 0, 0.5),
+    ]:
+        want = torch.cat(encode_bounds(schema, name, low, high)).tolist()
+        evidence, got = known(schema, **{name: (low, high)})
+        assert got == want
+        assert evidence.intervals == {schema.index(name)}
+        assert encode_known(schema, {name: (low, high)}).log_jacobian.item() == 0
+
+
+def test_equal_ends_are_exact(schema: Schema) -> None:
+    assert known(schema, income=(20, 20))[1] == known(schema, income=20)[1]
+    assert known(schema, age=(30, 30))[1] == known(schema, age=30)[1]
+    assert known(schema, size=("M", "M"))[1] == known(schema, size="M")[1] == [1, 1]
+
+
+def test_infinite_ends_are_open(schema: Schema) -> None:
+    assert known(schema, income=(-INF, 20))[1] == known(schema, income=(None, 20))[1]
+    assert known(schema, income=(NAN, 20))[1] == known(schema, income=(None, 20))[1]
+
+
+def test_pandas_intervals(schema: Schema) -> None:
+    assert known(schema, income=pd.Interval(2, 20))[1] == known(schema, income=(2, 20))[1]
+    assert known(schema, income=pd.Interval(2, 20, "both"))[1] == known(schema, income=(2, 20))[1]
+    assert known(schema, age=pd.Interval(2, 20))[1] == known(schema, age=(2, 20))[1]
+    with pytest.raises(ValueError, match="closed='left'"):
+        known(schema, age=pd.Interval(2, 20, "left"))
+    # Where intervals are the categories, one is a category.
+    assert known(schema, bin=FRAME["bin"][2])[1] == [1, 1]
+
+
+def test_sets(schema: Schema) -> None:
+    for cell in ({"Oslo"}, frozenset(["Oslo"]), ["Oslo"]):
+        evidence = encode_known(schema, {"city": cell}).evidence
+        assert evidence.sets[2].tolist() == [[False, True]]
+        assert evidence.lower.isnan().all()
+    assert known(schema, smokes={True, False})[0].sets[5].tolist() == [[True, True]]
+    assert known(schema, size={"S", "L"})[0].sets[3].tolist() == [[True, False, True]]
+    mixed = known(schema, city={"Oslo"}, age=(20, 30), income=1.5)[0]
+    assert mixed.columns == (2, 0, 1)
+    assert mixed.sets.keys() == {2}
+    assert mixed.intervals == {0}
+    assert not mixed.missing().any()
+
+
+@pytest.mark.parametrize("missing", [None, NAN, pd.NA, pd.NaT, (None, None), (-INF, INF)])
+def test_missing_tells_nothing(schema: Schema, missing: Any) -> None:
+    for name in ("age", "income", "day"):
+        if isinstance(missing, tuple) and missing[0] is not None and name == "day":
+            continue  # a time has no infinity
+        evidence = encode_known(schema, {name: missing}).evidence
+        assert evidence.missing().all()
+        assert evidence.lower.isnan().all()
+    if not isinstance(missing, tuple):
+        assert encode_known(schema, {"city": missing}).evidence.missing().all()
+
+
+def test_nothing_known(schema: Schema) -> None:
+    out = encode_known(schema, {})
+    assert len(out.evidence) == 1
+    assert out.evidence.columns == ()
+
+
+def test_positions(schema: Schema) -> None:
+    assert encode_known(schema, {1: 20.0, "age": 30}).evidence.columns == (1, 0)
+    with pytest.raises(ValueError, match="each column once"):
+        encode_known(schema, {1: 20.0, "income": 30})
+
+
+def test_empty_events(schema: Schema) -> None:
+    for cell in ((30.2, 30.8), (-9, -1)):
+        out = encode_known(schema, {"age": cell})
+        assert out.empty.tolist() == [True]
+        assert out.evidence.missing().all()
+    assert encode_known(schema, {"rain": (-5, -1)}).empty.item()
+    assert not encode_known(schema, {"rain": (-5, 0)}).empty.item()
+    assert encode_known(schema, {"age": -3}, strict=False).empty.item()
+    assert encode_known(schema, {"size": ("L", None)}).empty.item()
+
+
+@pytest.mark.parametrize(
+    ("cells", "error", "match"),
+    [
+        ({"agee": 3}, ValueError, "got 'agee'. Did you mean 'age'?"),
+        ({"age": "old"}, TypeError, r"'age' \(int64\) to hold numbers; got 'old' \(.*\)\. Convert"),
+        ({"age": True}, TypeError, "to hold numbers; got True"),
+        ({"age": 1.5}, ValueError, "whole numbers; got 1.5. Round"),
+        ({"age": -1}, ValueError, r"lie in \[0, inf\]; got -1\."),
+        ({"age": (30, 20)}, ValueError, "ends; got 30 and 20. Swap"),
+        ({"age": (1, 2, 3)}, TypeError, r"pair \(low, high\) for column 'age'; got \(1, 2, 3\)"),
+        ({"age": {20, 30}}, TypeError, "not categorical; got a set. Use a pair"),
+        ({"income": [1.5]}, TypeError, "not categorical; got a set. Use a pair"),
+        ({"income": np.array([1.5])}, TypeError, "for column 'income'; got ndarray.*DataFrame"),
+        ({"income": {"a": 1}}, TypeError, "for column 'income'; got dict"),
+        ({"income": INF}, ValueError, "finite numbers; got inf. For an open end"),
+        ({"income": (INF, INF)}, ValueError, "finite values"),
+        ({"income": ("a", 3)}, TypeError, "numbers; got 'a'"),
+        ({"rain": -1}, ValueError, "above its bound 0; got -1. Correct"),
+        ({"city": "Rome"}, ValueError, "one of 'Bergen', 'Oslo'; got 'Rome'. Leave"),
+        ({"city": {"Rome", "Oslo"}}, ValueError, "got 'Rome'"),
+        ({"city": set()}, ValueError, r"set for column 'city' to hold categories; got \[\]"),
+        ({"city": {"Oslo", None}}, ValueError, "none that is missing"),
+        ({"city": ("Bergen", "Oslo")}, TypeError, "no order; got an interval from 'Bergen' to 'Os"),
+        ({"city": ("Bergen", None)}, TypeError, "no order; got an interval"),
+        ({"size": ("L", "S")}, ValueError, "got L and S. Swap"),
+        ({"day": 3}, TypeError, "to hold times; got 3"),
+        ({"day": "soon"}, TypeError, "to hold times such as"),
+        ({"day": pd.Timestamp("2020")}, TypeError, "no time zone"),
+        ({"day": ("2020-01-03", "2020-01-01")}, ValueError, "Swap the ends"),
+    ],
+)
+def test_errors(schema: Schema, cells: Any, error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        encode_known(schema, cells)

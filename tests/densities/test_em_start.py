@@ -1,0 +1,149 @@
+"""The start by EM is the Gaussian mixture itself."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.mixture import GaussianMixture
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from marginals import build, fit
+from marginals.densities.coupled import CopulaDensity
+from marginals.densities.em_start import _indicators
+
+
+def clusters(n: int = 600) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(n, 3)) @ np.array([[1.0, 0.8, 0.0], [0.0, 0.6, 0.3], [0.0, 0.0, 0.5]])
+    return np.where(np.arange(n)[:, None] % 3 > 0, a, 2 * a[:, ::-1] + 3)
+
+
+def score(model: CopulaDensity, x: np.ndarray) -> float:
+    with torch.no_grad():
+        return float(model.log_value(torch.from_numpy(x)).mean())
+
+
+def test_one_component_is_the_normal_distribution_of_the_rows() -> None:
+    x = clusters()
+    model = build(torch.from_numpy(x), tensor="copula", width=1, rank=2, init="em")
+    centred = x - x.mean(0)
+    normal = torch.distributions.MultivariateNormal(
+        torch.from_numpy(x.mean(0)), torch.from_numpy(centred.T @ centred / len(x))
+    )
+    expected = float(normal.log_prob(torch.from_numpy(x)).mean())
+    assert score(model, x) == pytest.approx(expected, abs=0.01)  # a ridge, and bent scales
+
+
+def test_more_components_reach_a_mixture_of_their_number() -> None:
+    x = clusters()
+    scaled = (x - x.mean(0)) / x.std(0)
+    peer = GaussianMixture(2, random_state=0).fit(scaled).score(scaled) - np.log(x.std(0)).sum()
+    model = build(torch.from_numpy(x), tensor="copula", width=2, rank=2, init="em")
+    assert score(model, x) == pytest.approx(peer, abs=0.05)
+    # From there gradients go on.
+    result = fit(model, torch.from_numpy(x).float(), max_steps=60, validation_fraction=0.0)
+    assert result.best_loss < -peer + 0.05
+
+
+def test_gaps_and_other_columns() -> None:
+    x = torch.from_numpy(clusters())
+    code = torch.arange(len(x)).remainder(3).clamp_max(1).double()  # tells the clusters apart
+    zero = torch.where(code == 0, 0.0, x[:, 0])  # an atom in one of them
+    rows = torch.column_stack([x, code, zero])
+    rows[::4, 1] = torch.nan
+    rows[1::7, 3] = torch.nan
+    options = {"categories": {3: 2}, "atoms": {4: (0.0,)}}
+    model = build(rows, tensor="copula", width=4, rank=2, init="em", **options)
+    kernel = build(rows, tensor="copula", width=4, rank=2, **options)
+    with torch.no_grad():
+        started, other = model.log_value(rows).mean(), kernel.log_value(rows).mean()
+    assert started > other + 1
+
+
+def test_more_components_than_rows() -> None:
+    x = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
+    model = build(x, tensor="copula", width=8, rank=1, init="em")
+    assert bool(model.log_value(x).isfinite().all())
+
+
+def test_nothing_to_couple() -> None:
+    rows = torch.randint(3, (50, 2)).double()
+    model = build(rows, tensor="copula", width=3, init="em", categories={0: 3, 1: 3})
+    assert bool(model.log_value(rows).isfinite().all())
+
+
+def test_without_factors_columns_are_independent_in_a_component() -> None:
+    x = clusters()
+    scaled = (x - x.mean(0)) / x.std(0)
+    peer = GaussianMixture(3, covariance_type="diag", random_state=0).fit(scaled)
+    expected = peer.score(scaled) - np.log(x.std(0)).sum()
+    model = build(torch.from_numpy(x), tensor="copula", width=3, rank=0, init="em")
+    assert score(model, x) == pytest.approx(expected, abs=0.05)
+
+
+def test_growing_scales_find_joint_tails() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3000, 6)) / np.sqrt(rng.chisquare(2, size=(3000, 1)) / 2)
+    x = np.sign(x) * np.log1p(np.abs(x))  # on a scale of no tails of their own
+    train, test = torch.from_numpy(x[:2000]), torch.from_numpy(x[2000:])
+    found = {}
+    for init in ("em", "scales"):
+        model = build(train, tensor="copula", width=6, rank=0, init=init)
+        with torch.no_grad():
+            found[init] = float(model.log_value(test).mean())
+    assert found["scales"] > found["em"] + 0.05
+
+
+def test_one_row_starts_as_a_kernel() -> None:
+    row = torch.tensor([[1.0, 2.0]])
+    for init in ("em", "scales"):
+        model = build(row, tensor="copula", width=2, rank=1, init=init)
+        assert bool(model.log_value(row).isfinite().all())
+
+
+def test_rows_count_by_their_weight() -> None:
+    x = torch.from_numpy(clusters(300))
+    often = torch.where(torch.arange(300) % 3 > 0, 1.0, 3.0)
+    repeated = x.repeat_interleave(often.long(), 0)
+    options = {"tensor": "copula", "width": 1, "rank": 2, "init": "em", "dtype": torch.float64}
+    found = {
+        "weighted": build(x, sample_weight=often, **options),
+        "repeated": build(repeated, **options),
+        "plain": build(x, **options),
+    }
+    reached = {name: score(model, repeated.numpy()) for name, model in found.items()}
+    assert reached["weighted"] == pytest.approx(reached["repeated"], abs=0.03)
+    assert reached["plain"] < reached["repeated"] - 0.1
+    with pytest.raises(ValueError, match="`sample_weight` to hold one weight for each of the 300"):
+        build(x, sample_weight=often[:7], **options)
+
+
+def test_many_categories_take_part_as_few_columns() -> None:
+    codes = torch.arange(2000).remainder(400).double()[:, None]
+    codes[:1000, 0] = torch.arange(1000).remainder(2).double()  # two that are frequent
+    codes[::50] = torch.nan
+    found = _indicators(codes, [400])
+    assert found.shape == (2000, 50)
+    assert float(found.nansum(0).max()) == float((codes == 1).sum())
+    assert bool(found[::50].isnan().all())
+    # Few are all there, in their order.
+    few = torch.tensor([[0.0, 1.0], [2.0, 0.0], [1.0, torch.nan]])
+    assert _indicators(few, [3, 2]).tolist()[:2] == [[0, 0, 1], [0, 1, 0]]
+
+
+def test_small_starts_use_one_thread_of_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def fit(self: GaussianMixture, *arguments: object) -> GaussianMixture:
+        seen.append(blas_threads())
+        return plain(self, *arguments)
+
+    plain = GaussianMixture.fit
+    monkeypatch.setattr(GaussianMixture, "fit", fit)
+    with threadpool_limits(2, user_api="blas"):
+        build(torch.from_numpy(clusters()), tensor="copula", width=2, rank=1, init="em")
+        assert seen == [{1}]
+        assert blas_threads() == {2}
+
+
+def blas_threads() -> set[int]:
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
