@@ -1,3 +1,5 @@
+"""Trees: laws over random trees, errors, JSON and text."""
+
 import copy
 import json
 import pickle
@@ -38,7 +40,7 @@ def clusters(tree: Tree) -> set[frozenset[int]]:
     return {frozenset(node.columns) for node in tree.nodes}
 
 
-# --- what a tree says of itself
+# Nodes --------------------------------------------------------------------------------------------
 
 
 def test_example_by_hand() -> None:
@@ -53,23 +55,15 @@ def test_example_by_hand() -> None:
         Node(height=2, children=(2, 6), columns=(2, 3, 4)),
         Node(height=3, children=(5, 7), columns=(0, 1, 2, 3, 4)),
     )
+    single = Tree((0,))
+    assert (single.columns, single.pool_size, single.depth, single.order) == (1, 1, 1, (0,))
+    assert single.nodes == (Node(height=1, children=(0,), columns=(0,)),)
 
 
 def test_nodes_of_one_height_go_left_to_right_whatever_their_depth() -> None:
     tree = Tree((((4, 5), 0), (2, 3), (1, 6)))
-    assert [node.columns for node in tree.nodes] == [
-        (4, 5),
-        (2, 3),
-        (1, 6),
-        (4, 5, 0),
-        (4, 5, 0, 2, 3, 1, 6),
-    ]
-
-
-def test_single_column() -> None:
-    tree = Tree((0,))
-    assert (tree.columns, tree.pool_size, tree.depth, tree.order) == (1, 1, 1, (0,))
-    assert tree.nodes == (Node(height=1, children=(0,), columns=(0,)),)
+    scopes = [(4, 5), (2, 3), (1, 6), (4, 5, 0), (4, 5, 0, 2, 3, 1, 6)]
+    assert [node.columns for node in tree.nodes] == scopes
 
 
 @settings(max_examples=60, deadline=None)
@@ -90,7 +84,7 @@ def test_laws_of_nodes(tree: Tree) -> None:
     assert tree.pool_size == max(len(node.children) for node in tree.nodes)
 
 
-# --- equality and copies
+# Equality and copies ------------------------------------------------------------------------------
 
 
 @settings(max_examples=60, deadline=None)
@@ -106,12 +100,14 @@ def test_round_trips(tree: Tree) -> None:
         assert hash(other) == hash(tree)
 
 
-def test_lists_and_numpy_integers_are_frozen() -> None:
+def test_trees_are_frozen() -> None:
     groups: list[Any] = [[np.int64(0), 1], 2]
     tree = Tree(groups)
     groups.append(3)
     assert tree == Tree(((0, 1), 2))
     assert all(type(child) is int for node in tree.nodes for child in node.children)
+    with pytest.raises(AttributeError):
+        tree.columns = 3  # type: ignore[misc]
 
 
 def test_the_order_of_children_tells_trees_apart() -> None:
@@ -120,12 +116,7 @@ def test_the_order_of_children_tells_trees_apart() -> None:
     assert len({Tree((0, 1)), Tree([0, 1]), Tree((1, 0))}) == 2
 
 
-def test_a_tree_cannot_be_changed() -> None:
-    with pytest.raises(AttributeError):
-        EXAMPLE.columns = 3  # type: ignore[misc]
-
-
-# --- relabel and restrict
+# Relabel and restrict --------------------------------------------------------------------------
 
 
 @settings(max_examples=60, deadline=None)
@@ -161,7 +152,7 @@ def test_restrict_by_hand() -> None:
     assert EXAMPLE.restrict(range(5)) == EXAMPLE
 
 
-# --- errors
+# Errors -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -188,33 +179,29 @@ def test_wrong_groups(groups: Any, error: type[Exception], message: str) -> None
         Tree(groups)
 
 
-def test_a_list_inside_itself_ends_with_an_error() -> None:
+def test_a_list_inside_itself_is_an_error() -> None:
     groups: list[Any] = [0]
     groups.insert(0, groups)
     with pytest.raises(ValueError, match="every group once"):
         Tree(groups)
 
 
-@pytest.mark.parametrize("permutation", [[0, 1], [0, 1, 2, 3, 3], [1, 2, 3, 4, 5]])
-def test_wrong_permutation(permutation: list[int]) -> None:
-    with pytest.raises(ValueError, match=r"Expected `permutation` to hold each of 0\.\.4 once"):
-        EXAMPLE.relabel(permutation)
-
-
-@pytest.mark.parametrize("columns", [[], [0, 0], [5], [-1]])
-def test_wrong_columns(columns: list[int]) -> None:
-    with pytest.raises(ValueError, match="Expected `columns` to hold distinct columns"):
-        EXAMPLE.restrict(columns)
-
-
-def test_labels_that_are_no_integers() -> None:
+def test_wrong_labels() -> None:
+    for permutation in ([0, 1], [0, 1, 2, 3, 3], [1, 2, 3, 4, 5]):
+        with pytest.raises(ValueError, match=r"`permutation` to hold each of 0\.\.4 once"):
+            EXAMPLE.relabel(permutation)
+    for columns in ([], [0, 0], [5], [-1]):
+        with pytest.raises(ValueError, match="Expected `columns` to hold distinct columns"):
+            EXAMPLE.restrict(columns)
     with pytest.raises(TypeError, match=r"Expected `permutation` to hold integers; got 1\.5"):
-        Tree((0, 1)).relabel([0, 1.5])  # type: ignore[list-item]
+        EXAMPLE.relabel([0, 1.5])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="Expected `columns` to hold integers; got 'a'"):
-        Tree((0, 1)).restrict("ab")  # type: ignore[arg-type]
+        EXAMPLE.restrict("ab")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Expected `names` to hold 5 names; got 2"):
+        EXAMPLE.draw(["a", "b"])
 
 
-# --- JSON
+# JSON ---------------------------------------------------------------------------------------------
 
 
 def test_json_by_hand() -> None:
@@ -258,7 +245,7 @@ def test_foreign_json(text: str) -> None:
         Tree.from_json(text)
 
 
-# --- text
+# Text ---------------------------------------------------------------------------------------------
 
 
 def test_repr() -> None:
@@ -296,14 +283,10 @@ def test_draw() -> None:
     ]
     assert Tree((1, 0)).draw() == "2 columns\n├── 1\n└── 0"
     assert Tree((0,)).draw() == "1 column\n└── 0"
+    assert len(Tree(chain(1_500, leftmost=False)).draw().splitlines()) == 2 * 1_500 - 1
 
 
-def test_draw_with_too_few_names() -> None:
-    with pytest.raises(ValueError, match="Expected `names` to hold 5 names; got 2"):
-        EXAMPLE.draw(["a", "b"])
-
-
-# --- depth
+# Depth --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("leftmost", [True, False])
@@ -318,8 +301,3 @@ def test_a_chain_of_columns_is_no_deeper_than_python_allows(leftmost: bool) -> N
     assert hash(copy.deepcopy(tree)) == hash(tree)
     assert tree.relabel(range(DEEP)[::-1]).relabel(range(DEEP)[::-1]) == tree
     assert tree.restrict(range(0, DEEP, 2)).depth == DEEP // 2 - 1
-
-
-def test_a_chain_can_be_drawn() -> None:
-    lines = Tree(chain(1_500, leftmost=False)).draw().splitlines()
-    assert len(lines) == 2 * 1_500 - 1
