@@ -109,9 +109,15 @@ class Subject(NamedTuple):
     schema: Schema
     data: pd.DataFrame | None
 
-    def cells(self, grid: Grid) -> Any:
-        """Return the data's cells in a grid's column, or None without data."""
-        return _cells(self, grid.name)
+    def cells(self, name: Any) -> Any:
+        """Return the data's cells in a column."""
+        assert self.data is not None
+        if name not in self.data.columns:
+            raise ValueError(
+                f"Expected `data` to have the column {name!r}; got the columns "
+                f"{list(self.data.columns)[:8]}. Add it, or draw other columns."
+            )
+        return self.data[name]
 
 
 def subject(model: Any, given: Any, data: Any) -> Subject:
@@ -162,7 +168,7 @@ def grid_of(source: Subject, name: Any, count: int) -> Grid:
     scale = scale_of(column, ends[1] - ends[0])
     low, high = scale.numbers(ends)
     if source.data is not None:
-        numbers = scale.numbers(_cells(source, column.name))
+        numbers = scale.numbers(source.cells(column.name))
         numbers = numbers[np.isfinite(numbers)]
         if len(numbers):
             inner = np.quantile(numbers, [_TAIL, 1 - _TAIL], method="nearest")
@@ -189,17 +195,6 @@ def joint(source: Subject, x: Grid, y: Grid) -> Floats:
         for grid, index in ((x, across), (y, up))
     }
     return np.asarray(source.view.pdf(_table(columns))).reshape(len(y), len(x))
-
-
-def _cells(source: Subject, name: Any) -> Any:
-    if source.data is None:
-        return None
-    if name not in source.data.columns:
-        raise ValueError(
-            f"Expected `data` to have the column {name!r}; got the columns "
-            f"{list(source.data.columns)[:8]}. Add it, or draw other columns."
-        )
-    return source.data[name]
 
 
 def _table(columns: dict[Any, Any]) -> pd.DataFrame:

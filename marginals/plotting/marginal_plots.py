@@ -147,7 +147,7 @@ def draw_marginal(
             ax.fill_between(grid.numbers, mass, where=inside, color=LIGHT, lw=0, zorder=1)
     _draw_atoms(ax, source, grid)
     if source.data is not None:
-        _draw_data(ax, grid, source.cells(grid))
+        _draw_data(ax, grid, source.cells(grid.name))
     ax.set_xlim(*grid.limits)
     ax.set_ylim(bottom=0)
 
@@ -209,9 +209,9 @@ def _central(source: Subject, grid: Grid, level: float) -> Flags:
 def _draw_atoms(ax: Axes, source: Subject, grid: Grid) -> None:
     """Mark values with a mass of their own by lines with their probabilities."""
     kind = grid.scale.column.kind
-    for atom, place in zip(
-        kind.atoms if isinstance(kind, Continuous) else (), grid.atoms, strict=True
-    ):
+    if not isinstance(kind, Continuous):
+        return
+    for atom, place in zip(kind.atoms, grid.atoms, strict=True):
         left = place < sum(grid.edges) / 2
         ax.axvline(place, color=BLUE, lw=1.6, ymax=0.8, solid_capstyle="butt", zorder=3)
         ax.annotate(

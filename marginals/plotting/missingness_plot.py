@@ -46,7 +46,9 @@ def missingness(frame: Any, *, ax: Axes = None) -> Axes:
     kept = np.sort(np.argsort(-share, kind="stable")[:_MOST_COLUMNS])
     every, shares = patterns(missing[:, kept])
     shown_rows, rows = every[:_MOST_PATTERNS], shares[:_MOST_PATTERNS]
-    ax = axes_or_new(ax, (float(np.clip(0.5 * len(kept) + 1, 2.5, WIDTH)), 0.18 * len(rows) + 1.4))
+    own = ax is None
+    size = (float(np.clip(0.5 * len(kept) + 1, 2.5, WIDTH)), 0.18 * len(rows) + 1.4)
+    ax = axes_or_new(ax, size)
     _draw_tiles(ax, shown_rows)
     ax.set_yticks(range(len(rows)), [percent(value) for value in rows])
     texts = [shown(table.columns[i], 20) for i in kept]
@@ -54,6 +56,8 @@ def missingness(frame: Any, *, ax: Axes = None) -> Axes:
     between = "  " if upright else "\n"
     labels = [f"{text}{between}{percent(share[i])}" for text, i in zip(texts, kept, strict=True)]
     ax.set_xticks(range(len(kept)), labels, rotation=90 if upright else 0)
+    if own and upright:  # room for the names below the tiles
+        ax.figure.set_figheight(size[1] + 0.055 * max(map(len, labels)))
     dress_map(ax)
     ax.set_xlabel("column, and its missing cells", fontsize=SIZE)
     ax.set_ylabel("share of rows", fontsize=SIZE)

@@ -246,6 +246,6 @@ def _draw_points(ax: Axes, places: Floats, x: Grid, y: Grid) -> None:
 
 def _points(source: Subject, x: Grid, y: Grid) -> Floats:
     """Return the places (N, 2) of rows with both cells, within the axes."""
-    places = np.stack([grid.places(source.cells(grid)) for grid in (x, y)], 1)
+    places = np.stack([grid.places(source.cells(grid.name)) for grid in (x, y)], 1)
     low, high = np.array([x.limits, y.limits]).T
     return places[((places >= low) & (places <= high)).all(1)]

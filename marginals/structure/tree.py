@@ -185,7 +185,7 @@ class Tree:
         >>> Tree.from_json(tree.to_json()) == tree
         True
         """
-        return cls(_unflatten(*_parse(text)))
+        return cls(_read(text))
 
     def draw(self, names: Iterable[object] | None = None) -> str:
         """Draw the tree as text, one line per group and per column.
@@ -360,8 +360,8 @@ def _damaged(cause: str) -> ValueError:
     )
 
 
-def _parse(text: str) -> tuple[int, list[list[object]]]:
-    """Return the number of columns and the flat groups, checked."""
+def _read(text: str) -> Groups:
+    """Return the nested groups of a tree in JSON."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -373,26 +373,19 @@ def _parse(text: str) -> tuple[int, list[list[object]]]:
     columns, groups = data.get("columns"), data.get("groups")
     if type(columns) is not int or columns < 1:
         raise _damaged(f'"columns": {reprlib.repr(columns)}')
-    if not isinstance(groups, list) or not groups:
+    if not isinstance(groups, list) or not groups or {type(group) for group in groups} != {list}:
         raise _damaged(f'"groups": {reprlib.repr(groups)}')
-    for group in groups:
-        if not isinstance(group, list):
-            raise _damaged(f"the group {reprlib.repr(group)}")
     # Every column, and every group except the root, is the child of one group.
     if sum(map(len, groups)) != columns + len(groups) - 1:
         raise _damaged(f"{len(groups)} groups that do not join {columns} columns")
-    return columns, groups
-
-
-def _unflatten(columns: int, groups: Sequence[Sequence[Any]]) -> Groups:
-    values: list[Any] = list(range(columns))
-    unused = set(values)
+    orphans: dict[int, Any] = dict(enumerate(range(columns)))  # no parent so far
     for group in groups:
+        members = []
         for child in group:
-            if type(child) is not int or child not in unused:
+            if type(child) is not int or child not in orphans:
                 raise _damaged(f"the child {reprlib.repr(child)}, unknown or used twice")
-            unused.remove(child)
-        unused.add(len(values))
-        values.append(tuple(values[child] for child in group))
-    root: Groups = values[-1]
+            members.append(orphans.pop(child))
+        orphans[columns] = tuple(members)
+        columns += 1
+    (root,) = orphans.values()
     return root

@@ -83,13 +83,10 @@ def test_columns_that_share_evidence_are_prepared_together() -> None:
     ready = {tuple(known or ()): set(columns) for columns, known in oracle.prepared}
     for row in tests.itertuples():
         assert {row.x, row.y} <= ready[row.given]
-    # No more than what was tested.
+    # Nothing more than was tested.
     for known, columns in ready.items():
-        asked = tests[[g == known for g in tests.given]]
-        assert columns == set(asked.x) | set(asked.y)
-
-
-def test_expected_columns() -> None:
+        tested = tests[[g == known for g in tests.given]]
+        assert columns == set(tested.x) | set(tested.y)
     triangle = [frozenset(pair) for pair in [(0, 1), (1, 2), (0, 2)]]
     assert expected(triangle, frozenset()) == {0, 1, 2}
     assert expected(triangle, frozenset({2})) == {0, 1}

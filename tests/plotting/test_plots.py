@@ -295,18 +295,18 @@ def test_dependence(count: int) -> None:
     assert len(ax.texts) == (count * (count - 1) if count <= 12 else 0)
 
 
-def test_dependence_asks_a_model() -> None:
-    asked = []
+def test_dependence_of_a_model() -> None:
+    queried = []
 
     def mutual_information(a: str, b: str) -> Any:
-        asked.append((a, b))
+        queried.append((a, b))
         return SimpleNamespace(value=0.25)
 
     fake = SimpleNamespace(
         schema_=SimpleNamespace(names=("a", "b", "c")), mutual_information=mutual_information
     )
     ax = plotting.dependence(fake)
-    assert asked == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert queried == [("a", "b"), ("a", "c"), ("b", "c")]
     assert {text.get_text() for text in ax.texts} == {"0.25"}
 
 
