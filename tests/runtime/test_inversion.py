@@ -4,13 +4,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from marginals.cells import Truncation
+from marginals.cells import Evidence
 from marginals.densities.tensor_density import TensorDensity
 from marginals.leaves import Leaves, NeuralLeaves
 from marginals.leaves.monotone import value_and_slope
 from marginals.runtime import kernels
 from marginals.structure import balanced
 from marginals.tensors import HierarchicalTensor
+from tests.leaves.cells import exact
 from tests.runtime.test_leaves import DEVICE, cells_of, made, twin
 
 pytest.importorskip("triton")
@@ -18,9 +19,8 @@ pytest.importorskip("triton")
 SHAPES = [(2, 10, 150, 1, 3), (1, 130, 1, 1, 3), (2, 5, 9, 2, 4), (1, 3, 40, 3, 5), (3, 1, 4, 1, 1)]
 
 
-def free(columns: int, rows: int) -> Truncation:
-    nothing = torch.full((columns, rows), torch.nan, dtype=torch.float64, device=DEVICE)
-    return Truncation(nothing, nothing)
+def free(columns: int, rows: int) -> Evidence:
+    return exact(torch.full((columns, rows), torch.nan, dtype=torch.float64, device=DEVICE))
 
 
 def question(columns: int, width: int, rows: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -34,11 +34,11 @@ def question(columns: int, width: int, rows: int) -> tuple[Tensor, Tensor, Tenso
     return torch.where(swap, log_1mu, log_u), torch.where(swap, log_u, log_1mu), chosen
 
 
-def invert(leaves: NeuralLeaves, within: Truncation) -> tuple[Tensor, Tensor, Tensor]:
+def invert(leaves: NeuralLeaves, within: Evidence) -> tuple[Tensor, Tensor, Tensor]:
     """Return what the kernel and the plain form find, and the components asked for."""
-    (columns, rows), width = within.lower.shape, leaves.size[1]
+    (rows, columns), width = within.lower.shape, leaves.size[1]
     log_u, log_1mu, chosen = question(columns, width, rows)
-    parts = (log_u, log_1mu, chosen, range(columns), within)
+    parts = (log_u, log_1mu, chosen, within)
     with kernels.fused(True):
         found = leaves.invert_chosen(*parts)
     return found, twin(leaves).invert_chosen(*parts), chosen
@@ -51,17 +51,17 @@ def z_of(leaves: NeuralLeaves, x: Tensor, chosen: Tensor) -> tuple[Tensor, Tenso
     return z, log_slope
 
 
-def assert_solved(leaves: NeuralLeaves, within: Truncation, tolerance: float = 1e-5) -> None:
+def assert_solved(leaves: NeuralLeaves, within: Evidence, tolerance: float = 1e-5) -> None:
     """The same levels, by their logits, to a rounding error of the networks."""
     found, expected, chosen = invert(leaves, within)
     assert found.shape == expected.shape
     assert found.dtype == expected.dtype
-    exact = twin(leaves)
-    (z, _), (goal, _) = z_of(exact, found, chosen), z_of(exact, expected, chosen)
+    wide = twin(leaves)
+    (z, _), (goal, _) = z_of(wide, found, chosen), z_of(wide, expected, chosen)
     same = (z - goal).abs() <= tolerance * (1 + goal.abs())
     # A steep leaf moves far between two neighbouring floats.
-    near = 4 * torch.finfo(torch.float32).eps * (exact.scale[:, None] + expected.abs())
-    exactly = within.lower == within.upper
+    near = 4 * torch.finfo(torch.float32).eps * (wide.scale[:, None] + expected.abs())
+    exactly = (within.lower == within.upper).T
     assert bool(((same & ~exactly) | ((found - expected).abs() <= near)).all())
 
 
@@ -74,9 +74,9 @@ def test_free_cells(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("kind", ["exact", "gaps"])
 def test_exact_cells_stay_as_they_are(kind: str) -> None:
     cells = cells_of(kind, 2, 20)
-    found, expected, _ = invert(made(2, 4, 1, 3), Truncation(cells.lower, cells.lower))
-    known = cells.lower.isfinite()
-    assert torch.equal(found[known], cells.lower[known])
+    found, expected, _ = invert(made(2, 4, 1, 3), cells)
+    known = cells.lower.T.isfinite()
+    assert torch.equal(found[known], cells.lower.T[known])
     assert torch.allclose(found, expected, atol=1e-3)
 
 
@@ -85,10 +85,10 @@ def test_within_bounds(shape: tuple[int, ...]) -> None:
     columns, width, rows, depth, hidden = shape
     cells = cells_of("all", columns, rows)
     leaves = made(columns, width, depth, hidden)
-    assert_solved(leaves, Truncation(cells.lower, cells.upper), tolerance=2e-4)
-    found, _, _ = invert(leaves, Truncation(cells.lower, cells.upper))
-    bounded = cells.lower < cells.upper
-    assert bool(((found > cells.lower) & (found <= cells.upper))[bounded].all())
+    assert_solved(leaves, cells, tolerance=2e-4)
+    found, _, _ = invert(leaves, cells)
+    lower, upper = cells.by_column()
+    assert bool(((found > lower) & (found <= upper))[lower < upper].all())
 
 
 @pytest.mark.parametrize("weight", [-1.5, 30.0])
@@ -104,19 +104,17 @@ def test_flat_and_steep_leaves(weight: float) -> None:
 def test_some_columns_in_another_order() -> None:
     leaves = made(4, 5, 1, 3)
     log_u, log_1mu, chosen = question(2, 5, 6)
-    within = free(2, 6)
+    within = free(2, 6).renamed([3, 1])
     with kernels.fused(True):
-        found = leaves.invert_chosen(log_u, log_1mu, chosen, [3, 1], within)
-    expected = twin(leaves).invert_chosen(log_u, log_1mu, chosen, [3, 1], within)
+        found = leaves.invert_chosen(log_u, log_1mu, chosen, within)
+    expected = twin(leaves).invert_chosen(log_u, log_1mu, chosen, within)
     assert torch.allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_no_cells() -> None:
     leaves, nothing = made(2, 4, 1, 3), torch.empty(2, 0, device=DEVICE)
     with kernels.fused(True):
-        found = leaves.invert_chosen(
-            nothing, nothing, nothing.long(), [0, 1], Truncation(nothing, nothing)
-        )
+        found = leaves.invert_chosen(nothing, nothing, nothing.long(), exact(nothing))
     assert found.shape == (2, 0)
 
 

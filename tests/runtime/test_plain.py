@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from marginals.cells import Cells
+from marginals.cells import Evidence
 from marginals.leaves import NeuralLeaves
 from marginals.runtime import kernels
 from marginals.runtime.kernels import compiled
@@ -15,6 +15,7 @@ from marginals.runtime.kernels import leaf_values_cpu as leaves_plain
 from marginals.structure import Tree, balanced, random
 from marginals.tensors import HierarchicalTensor
 from marginals.tensors.component_tensor import LeafValues
+from tests.leaves.cells import exact
 
 TREES = {
     "one": Tree((0,)),
@@ -36,11 +37,11 @@ def leaves_of(depth: int, hidden: int, dtype: torch.dtype) -> NeuralLeaves:
     return leaves
 
 
-def cells(rows: int = 11) -> Cells:
+def cells(rows: int = 11) -> Evidence:
     torch.manual_seed(1)
     x = 3 * torch.randn(3, rows)
     x[0, 2], x[2, 5], x[1, 1] = torch.nan, 1e4, -50.0
-    return Cells(x, x)
+    return exact(x)
 
 
 def by_parameters(model: torch.nn.Module, value: Tensor) -> list[Any]:
@@ -67,9 +68,9 @@ def test_leaves_in_a_step(
 ) -> None:
     monkeypatch.setattr(leaves_plain, "_BLOCK", block)
     leaves = leaves_of(depth, hidden, dtype)
-    expected = leaves.log_values(cells(), [2, 0, 1])
+    expected = leaves.log_values(cells().renamed([2, 0, 1]))
     with kernels.training():
-        found = leaves.log_values(cells(), [2, 0, 1])
+        found = leaves.log_values(cells().renamed([2, 0, 1]))
     assert "_PlainLogValues" in type(found.grad_fn).__name__
     assert torch.allclose(found, expected, rtol=10 * error, atol=10 * error)
     assert same(by_parameters(leaves, found), by_parameters(leaves, expected), 10 * error)
@@ -149,10 +150,10 @@ def test_compiled_steps_are_the_same() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the compiler's own
         with kernels.training(), compiled.compiling(True):
-            found = leaves.log_values(cells(), range(3))
+            found = leaves.log_values(cells())
             by_found = by_parameters(leaves, found)
     assert compiled._Broken.functions == set()
-    expected = leaves.log_values(cells(), range(3))
+    expected = leaves.log_values(cells())
     assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5)
     assert same(by_found, by_parameters(leaves, expected), 1e-4)
 
