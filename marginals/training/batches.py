@@ -11,8 +11,8 @@ from torch import Tensor
 from marginals.cells.evidence import Evidence
 from marginals.densities.sample_weights import checked_weight
 
-# Most patterns of missing cells that are listed in advance. A step recorded on a GPU cannot count
-# them; on a CPU each of a few patterns is evaluated like complete rows.
+# Patterns of missing cells that training finds beforehand. Steps recorded on a GPU cannot count
+# them; on a CPU, rows with one of a few patterns are evaluated like complete rows.
 _MOST_PATTERNS = {"cpu": 4, "cuda": 256}
 
 

@@ -1,23 +1,31 @@
-"""The split, the batches and the noise: functions of the seed alone."""
+"""The split, the batches and the noise depend on the seed alone."""
 
 import pytest
 import torch
 from torch import Tensor
 
 from marginals import Evidence, fit
-from marginals.training import batches as module
-from marginals.training.batches import Noise, Rows, batch_at, make_noise, make_rows, sample, split
-from tests.training.helpers import boxes, mixed_rows, rows, small
+from marginals.training.batches import (
+    Noise,
+    Rows,
+    batch_at,
+    make_noise,
+    make_rows,
+    moved,
+    sample,
+    split,
+)
+from tests.training.helpers import boxes, mixed_rows, rows, small, watch
 
 
 def numbered(count: int) -> Rows:
-    """Rows that can be told apart."""
+    """Rows that hold their own number."""
     number = torch.arange(float(count))
     return make_rows(Evidence.exact(number[:, None]), number + 1, "data")
 
 
-def with_noise(batch: Rows, noise: Noise, seed: int, step: int) -> Rows:
-    return module.moved(batch, noise, noise.draw(len(batch), seed, step))
+def with_noise(batch: Rows, noise: Noise, seed: int = 0, step: int = 0) -> Rows:
+    return moved(batch, noise, noise.draw(len(batch), seed, step))
 
 
 def ids(part: Rows) -> list[int]:
@@ -37,7 +45,6 @@ def test_split_cuts_the_rows_in_two(count: int, fraction: float) -> None:
     assert held is not None
     assert len(held) == round(count * fraction)
     assert sorted(ids(train) + ids(held)) == list(range(count))
-    # Weights stay with their rows.
     assert torch.equal(held.weight, (held.evidence.lower[:, 0] + 1) / count)
 
 
@@ -58,28 +65,24 @@ def test_split_never_leaves_a_side_empty(count: int, fraction: float) -> None:
 
 def test_sample_picks_each_row_once() -> None:
     assert ids(sample(numbered(20), 20, seed=0)) == list(range(20))
-    some = ids(sample(numbered(200), 50, seed=0))
+    some, again, other = (ids(sample(numbered(200), 50, seed)) for seed in (0, 0, 1))
     assert len(set(some)) == 50
-    assert some == ids(sample(numbered(200), 50, seed=0))
-    assert some != ids(sample(numbered(200), 50, seed=1))
+    assert some == again != other
 
 
 class Watcher:
-    """Notes which rows a model is trained on, and which it is judged by."""
+    """The rows that a model is trained on, and those that judge it."""
 
     def __init__(self, model: torch.nn.Module) -> None:
-        self.trained: list[Tensor] = []
-        self.judged: list[Tensor] = []
-        contract = model.contract
+        self.trained: list[Evidence] = []
+        self.judged: list[Evidence] = []
+        watch(model, lambda evidence: self._lists().append(evidence))
 
-        def watched(evidence: Evidence) -> Tensor:
-            (self.trained if torch.is_grad_enabled() else self.judged).append(evidence)
-            return contract(evidence)
-
-        model.contract = watched
+    def _lists(self) -> list[Evidence]:
+        return self.trained if torch.is_grad_enabled() else self.judged
 
 
-def test_no_row_held_out_is_trained_on() -> None:
+def test_no_held_out_row_is_trained_on() -> None:
     x = rows(200)
     model = small(x)
     watcher = Watcher(model)
@@ -152,14 +155,13 @@ def bounds(part: Rows) -> tuple[Tensor, Tensor]:
 
 def test_noise_moves_exact_continuous_cells_alone() -> None:
     batch = mixed_batch()
-    scale = make_noise(batch.evidence, [None, None, 3], {}, 0.2)
-    noisy = with_noise(batch, scale, seed=0, step=0)
+    noisy = with_noise(batch, make_noise(batch.evidence, [None, None, 3], {}, 0.2))
     (low, high), (old_low, old_high) = bounds(noisy), bounds(batch)
-    moved = (batch.evidence.lower == batch.evidence.upper) & torch.tensor([True, True, False])
-    assert 0.2 < float(moved[:, :2].double().mean()) < 0.5
-    assert torch.equal(low != old_low, moved)
-    assert torch.equal(high != old_high, moved)
-    assert torch.equal(low[moved], high[moved])
+    expected = (batch.evidence.lower == batch.evidence.upper) & torch.tensor([True, True, False])
+    assert 0.2 < float(expected[:, :2].double().mean()) < 0.5
+    assert torch.equal(low != old_low, expected)
+    assert torch.equal(high != old_high, expected)
+    assert torch.equal(low[expected], high[expected])
     assert noisy.evidence.sets is batch.evidence.sets
     assert noisy.evidence.intervals == batch.evidence.intervals
     assert torch.equal(noisy.weight, batch.weight)
@@ -169,26 +171,25 @@ def test_noise_is_a_share_of_each_columns_deviation() -> None:
     x = torch.randn(20_000, 2) * torch.tensor([0.01, 300.0]) + 5
     batch = make_rows(Evidence.exact(x), None, "data")
     made = make_noise(batch.evidence, [None, None], {}, 0.1)
-    scale = made.scale
-    assert scale.tolist() == pytest.approx([0.001, 30.0], rel=0.05)
-    noise = with_noise(batch, made, seed=0, step=0).evidence.lower - x
-    assert noise.std(0).tolist() == pytest.approx(scale.tolist(), rel=0.05)
-    assert (noise.mean(0) / scale).tolist() == pytest.approx([0, 0], abs=0.05)
+    assert made.scale.tolist() == pytest.approx([0.001, 30.0], rel=0.05)
+    noise = with_noise(batch, made).evidence.lower - x
+    assert noise.std(0).tolist() == pytest.approx(made.scale.tolist(), rel=0.05)
+    assert (noise.mean(0) / made.scale).tolist() == pytest.approx([0, 0], abs=0.05)
     assert float(torch.corrcoef(noise.T)[0, 1]) == pytest.approx(0, abs=0.05)
 
 
 def test_noise_of_exact_rows_stays_free_of_intervals() -> None:
     batch = make_rows(Evidence.exact(rows(5)), None, "data")
-    noisy = with_noise(batch, Noise(torch.ones(2)), seed=0, step=0).evidence
+    noisy = with_noise(batch, Noise(torch.ones(2))).evidence
     assert noisy.upper is noisy.lower
 
 
 def test_noise_depends_on_seed_and_step_alone() -> None:
     batch, scale = mixed_batch(), Noise(torch.ones(3))
-    low = {key: bounds(with_noise(batch, scale, *key))[0] for key in [(0, 0), (0, 1), (1, 0)]}
-    assert torch.equal(low[0, 0], bounds(with_noise(batch, scale, 0, 0))[0])
-    assert not torch.equal(low[0, 0], low[0, 1])
-    assert not torch.equal(low[0, 0], low[1, 0])
+    keys = [(0, 0), (0, 0), (0, 1), (1, 0)]
+    first, again, *others = (bounds(with_noise(batch, scale, *key))[0] for key in keys)
+    assert torch.equal(first, again)
+    assert not any(torch.equal(first, other) for other in others)
 
 
 def test_columns_without_spread_have_no_noise() -> None:
@@ -196,7 +197,7 @@ def test_columns_without_spread_have_no_noise() -> None:
     assert make_noise(Evidence.exact(x), [None, None], {}, 0.5).scale.tolist() == [0.0, 0.0]
 
 
-def test_noise_is_for_training_and_fresh_at_each_step() -> None:
+def test_noise_is_for_training_and_new_at_each_step() -> None:
     x = rows(50)
     model = small(x)
     watcher = Watcher(model)
@@ -213,8 +214,8 @@ def test_atoms_stay_where_they_are() -> None:
     x[::3, 0], x[::5, 0] = 0.0, -2.0
     batch = make_rows(Evidence.exact(x), None, "data")
     noise = make_noise(batch.evidence, [None, None], {0: (-2.0, 0.0)}, 0.1)
-    moved = with_noise(batch, noise, seed=0, step=0).evidence.lower != x
+    changed = with_noise(batch, noise).evidence.lower != x
     atom = (x[:, 0] == 0) | (x[:, 0] == -2)
-    assert torch.equal(moved[:, 0], ~atom)
-    assert bool(moved[:, 1].all())
+    assert torch.equal(changed[:, 0], ~atom)
+    assert bool(changed[:, 1].all())
     assert float(noise.scale[0]) == pytest.approx(0.1 * float(x[~atom, 0].std(correction=0)))

@@ -15,7 +15,7 @@ ONE_BATCH = {"batch_size": 1000, "validation_fraction": 0.0}
 
 
 def mixed_mixture(x: Tensor) -> Density:
-    """A model with parameters of every kind."""
+    """A model with every kind of parameter."""
     options = {"width": 3, "categories": {2: 3}, "dtype": torch.float64}
     return Mixture([build(x, tensor=tensor, **options) for tensor in ("mera", "cp", "full")])
 
@@ -118,7 +118,7 @@ def test_the_average_follows_the_weights(tmp_path: Path) -> None:
         torch.testing.assert_close(stride, share * gap, rtol=1e-6, atol=1e-12)
         decays.append(1 - share)
         average = followed
-    # Close at first, so that the start is forgotten; then the decay asked for.
+    # Small at first, so that the start is forgotten; then the decay requested.
     assert decays[0] < 0.3
     assert all(one < other + 1e-6 for one, other in pairwise(decays))
     assert decays[-1] == pytest.approx(0.6)
@@ -133,6 +133,6 @@ def test_averaging_calms_a_rate_that_is_too_high() -> None:
         for model, averaging in [(jumpy, 0.0), (calm, 0.95)]
     ]
     assert last[1].validation_loss < last[0].validation_loss - 0.02
-    # The steps themselves are the same: only what is judged and kept differs.
+    # The steps are the same: only the weights evaluated and kept differ.
     assert last[1].train_loss == last[0].train_loss
     assert loss_of(calm, held) == pytest.approx(last[1].validation_loss, rel=1e-12)
