@@ -27,7 +27,7 @@ x[:, 1] += x[:, 0] ** 2
 x[torch.rand(x.shape) < 0.2] = torch.nan
 data = Evidence.interval(x, torch.where(torch.rand(x.shape) < 0.2, x + 0.5, x))
 settings = dict(
-    batch_size=20, evaluate_every=5, max_steps=120, averaging=0.8, noise=0.1,
+    batch_size=20, evaluate_every=5, max_steps=80, averaging=0.8, noise=0.1,
     patience=3, min_gain=0.05, learning_rate=0.02, weight_decay=0.01,
 )
 
