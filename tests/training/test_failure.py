@@ -93,17 +93,17 @@ def test_the_checkpoint_of_a_failed_fit_still_holds_the_good_weights(tmp_path: P
     assert same(weights(again), weights(model))
 
 
-def test_an_error_in_the_model_leaves_the_best_weights() -> None:
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_an_error_in_a_step_leaves_the_best_weights(error: type[BaseException]) -> None:
     x, held = rows(60), rows(40, seed=1)
-    model = small(x)
+    model, good = small(x), small(x)
 
     def fail() -> None:
-        raise MemoryError("no more")
+        raise error("no more")
 
     at_step(model, 12, fail)
-    with pytest.raises(MemoryError, match="no more"):
+    with pytest.raises(error, match="no more"):
         fit(model, x, validation=held, max_steps=100, **SETTINGS)
-    good = small(x)
     fit(good, x, validation=held, max_steps=10, **SETTINGS)
     assert same(weights(model), weights(good))
 
