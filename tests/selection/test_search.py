@@ -56,9 +56,9 @@ def test_given_validation_rows_judge() -> None:
 
 
 @pytest.mark.usefixtures("few_steps")
-def test_rounds_continue_with_the_most_weight() -> None:
+def test_rounds_in_processes_continue_with_the_most_weight() -> None:
     x = rows(2500)
-    found = search(Evidence.exact(x), effort="balanced", seconds=20.0, jobs=1)
+    found = search(Evidence.exact(x), effort="balanced", seconds=20.0, jobs=2)
     check_whole(found, x)
     # Two of the four were continued or varied, with other seeds than those of the first round.
     assert max(line["seed"] for line in found.members) >= 100
@@ -67,16 +67,16 @@ def test_rounds_continue_with_the_most_weight() -> None:
 def test_models_that_ran_out_of_time_are_continued() -> None:
     x = rows(2500)
     found = search(Evidence.exact(x), effort="balanced", seconds=1.0, jobs=1)
-    # A continued model replaces its earlier state, so that there are still four.
-    assert len(found.members) == 4
-    assert max(line["seed"] for line in found.members) >= 100
+    # A continued model, with another seed, replaces its earlier state.
+    seeds = {line["seed"] for line in found.members}
+    assert max(seeds) >= 100
+    assert not {0, 1, 2, 3} <= seeds
 
 
 @pytest.mark.usefixtures("few_steps")
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_small_tables_are_judged_by_every_row(jobs: int) -> None:
+def test_small_tables_are_judged_by_every_row() -> None:
     x = rows(60)
-    found = search(Evidence.exact(x), effort="balanced", jobs=jobs)
+    found = search(Evidence.exact(x), effort="balanced", jobs=1)
     check_whole(found, x)
     assert isinstance(found.model, Mixture)
     assert len(found.members) % 5 == 0
