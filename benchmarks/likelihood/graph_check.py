@@ -12,7 +12,7 @@ from benchmarks.data import data_folder
 from benchmarks.likelihood.worker import parts_of
 from marginals.densities import build
 from marginals.training import fit
-from marginals.training.fit import _Fit
+from marginals.training.fit import FitRun
 
 CASES = [
     ("sachs", {"tensor": "ht", "leaves": "normal", "width": 32}),
@@ -38,9 +38,9 @@ def main() -> None:
             train[torch.rand(train.shape, device="cuda") < 0.1] = torch.nan
         line = [name, str(settings)]
         for recorded in (False, True):
-            original = _Fit._record
+            original = FitRun.record
             if not recorded:
-                _Fit._record = lambda self, size: None  # type: ignore[method-assign]
+                FitRun.record = lambda self, size: None  # type: ignore[method-assign]
             model = build(train, **settings)
             torch.cuda.synchronize()
             options = {"validation": val[:500], "progress": False, "evaluate_every": 100}
@@ -49,7 +49,7 @@ def main() -> None:
             result = fit(model, train, max_steps=arguments.steps, noise=0.01, **options)
             torch.cuda.synchronize()
             seconds = time.perf_counter() - started
-            _Fit._record = original  # type: ignore[method-assign]
+            FitRun.record = original  # type: ignore[method-assign]
             losses = [round(r.validation_loss, 4) for r in result.history][1:4]
             line.append(f"{1000 * seconds / arguments.steps:.2f} ms {losses}")
         print(" | ".join(line), flush=True)

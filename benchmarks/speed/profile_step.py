@@ -10,27 +10,27 @@ import torch
 
 from marginals import FitConfig, build
 from marginals.training.batches import make_rows
-from marginals.training.fit import _Fit
+from marginals.training.fit import FitRun
 
 
 def main(words: list[str]) -> None:
     columns, width, depth, hidden = map(int, words[:4])
     x = torch.randn(5000, columns, device="cuda")
     model = build(x, width=width, depth=depth, hidden=hidden, init="paper")
-    run = _Fit(model, make_rows(model.checked(x), None, "data"), None, FitConfig())
+    run = FitRun(model, make_rows(model.checked(x), None, "data"), None, FitConfig())
     for _ in range(20):
-        run._step()
+        run.step()
     torch.cuda.synchronize()
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     for _ in range(200):
-        run._step()
+        run.step()
     end.record()
     torch.cuda.synchronize()
     print(f"{columns} {width} {depth}x{hidden}: {start.elapsed_time(end) / 200:.3f} ms a step")
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(10):
-            run._step()
+            run.step()
         torch.cuda.synchronize()
     spent: dict[str, list[float]] = defaultdict(list)
     for event in profile.events():

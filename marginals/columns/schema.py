@@ -120,6 +120,12 @@ class Schema:
             if isinstance(column.kind, Categorical)
         }
 
+    @property
+    def build_options(self) -> dict[str, Any]:
+        """The options of `marginals.build` that describe the columns, by position."""
+        atoms = {i: column.atoms for i, column in enumerate(self.columns) if column.atoms}
+        return {"categories": self.categories, "atoms": atoms}
+
     def atoms(self, column: Name) -> tuple[float, ...]:
         """Return the atoms of a column on the model's scale, in rising order."""
         return self[column].atoms

@@ -16,13 +16,12 @@ from marginals.cells import Evidence
 from marginals.columns import Continuous, Schema, encode
 from marginals.columns.inference import infer
 from marginals.densities import Density
-from marginals.densities.build import couplable
-from marginals.estimators.mdma import MDMA, _columns_of, _frame
+from marginals.estimators.mdma import MDMA, _frame
 from marginals.queries import Estimate, IndependenceResult
 from marginals.queries import information as tasks
 from marginals.queries.dependence import as_frames
 from marginals.queries.independence_tester import IndependenceTester, places
-from marginals.selection.folds import fit_folds
+from marginals.selection.folds import fit_folds, split_folds
 
 
 @final
@@ -163,17 +162,13 @@ def cross_fit(
     if scores:
         frame, schema = _normal_scores(frame, schema)
     random = check_random_state(random_state)
-    order = random.permutation(len(frame))
-    rows = [np.sort(order[i::folds]) for i in range(folds)]
+    index = split_folds(len(frame), folds, random)
+    rows = [held.numpy() for held in index]
     data = encode(schema, frame).evidence
     seed = int(random.randint(np.iinfo(np.int32).max))
     if model is not None:
         return CrossFit(schema, [_fitted(model, schema, frame, held) for held in rows], rows)
-    index = [torch.from_numpy(held) for held in rows]
-    options = _columns_of(schema)
-    models = fit_folds(
-        data, index, coupled=len(couplable(data, **options)), options=options, seed=seed
-    )
+    models = fit_folds(data, index, options=schema.build_options, seed=seed)
     return CrossFit(schema, [(m, data.rows(i)) for m, i in zip(models, index, strict=True)], rows)
 
 

@@ -16,11 +16,10 @@ from torch import Tensor
 from marginals.cells import Evidence
 from marginals.columns import Schema, encode, infer
 from marginals.densities import Density, build
-from marginals.densities.build import couplable
 from marginals.io.model_files import save
 from marginals.queries import TableDensity
-from marginals.selection.recipes import SECONDS
-from marginals.selection.search import search
+from marginals.selection.recipes import single_recipe
+from marginals.selection.search import Found, search
 from marginals.structure import Tree
 from marginals.training import FitResult, Record, fit
 
@@ -143,12 +142,24 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
         data = encode(schema, frame, upper=top).evidence
         held = None if validation is None else encode(schema, _frame(validation)).evidence
         weight = None if sample_weight is None else torch.as_tensor(np.asarray(sample_weight))
-        device = _device(self.device)
+        device, options = _device(self.device), schema.build_options
         if self._is_single():
-            self._fit_one(schema, data, held, weight, device, seed)
+            found = self._fit_one(data, held, weight, options, device, seed)
         else:
-            self._fit_many(schema, data, held, weight, device, seed)
-        self.schema_ = schema
+            found = search(
+                data,
+                held,
+                weight=weight,
+                effort=self.effort,
+                seconds=self.max_seconds,
+                device=str(device),
+                options=options,
+                jobs=self.n_jobs,
+                progress=self.progress,
+                seed=seed,
+            )
+        self.module_, self.result_ = found.model, found.result
+        self.members_, self.schema_ = list(found.members), schema
         self.n_features_in_ = len(schema)
         self._fitted_kind, self._training = _kind_of(X), data
         if isinstance(X, pd.DataFrame) and all(isinstance(name, str) for name in X.columns):
@@ -162,66 +173,28 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
 
     def _fit_one(
         self,
-        schema: Schema,
         data: Evidence,
         held: Evidence | None,
         weight: Tensor | None,
+        options: Mapping[str, Any],
         device: torch.device,
         seed: int,
-    ) -> None:
+    ) -> Found:
         """Fit one model with the options given."""
-        rows = len(data)
-        chosen = {"width": default_width(rows), **self._given(_BUILD)}
-        if chosen.get("tensor") != "copula":
-            chosen = {"leaves": "normal", **chosen}
-        options = {**chosen, **_columns_of(schema)}
-        model = build(data, **options, sample_weight=weight, seed=seed).to(device)
-        settings = {"noise": default_noise(rows), "max_steps": default_steps(rows)}
-        self.result_ = fit(
+        recipe = single_recipe(len(data), self._given(_BUILD), self._given(_TRAINING))
+        model = build(data, **recipe.build, **options, sample_weight=weight, seed=seed).to(device)
+        result = fit(
             model,
             data,
             validation=held,
             sample_weight=weight,
-            **{**settings, **self._given(_TRAINING)},
+            **recipe.fit,
             max_seconds=self.max_seconds,
             validation_fraction=self.validation_fraction,
             progress=self.progress,
             seed=seed,
         )
-        self.module_, self.members_ = model, []
-
-    def _fit_many(
-        self,
-        schema: Schema,
-        data: Evidence,
-        held: Evidence | None,
-        weight: Tensor | None,
-        device: torch.device,
-        seed: int,
-    ) -> None:
-        """Fit several models and mix them."""
-        if self.effort not in SECONDS:
-            raise ValueError(
-                f"Expected `effort` to be one of {list(SECONDS)}; got {self.effort!r}."
-            )
-        options = _columns_of(schema)
-        found = search(
-            data,
-            held,
-            weight=weight,
-            effort=self.effort,  # type: ignore[arg-type]
-            seconds=self.max_seconds,
-            device=str(device),
-            coupled=len(couplable(data, **options)),
-            options=options,
-            jobs=self.n_jobs,
-            progress=self.progress,
-            seed=seed,
-        )
-        self.module_, self.members_ = found.model, list(found.members)
-        self.result_ = dataclasses.replace(
-            found.best, best_loss=-found.score, seconds=found.seconds
-        )
+        return Found(model, result)
 
     def _given(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the options that were given."""
@@ -304,27 +277,6 @@ def restore(density: Density, extra: Mapping[str, Any]) -> MDMA:
 # The options of a single model, and of its training.
 _BUILD = ("tensor", "width", "leaves", "depth", "hidden", "rank", "common", "tree")
 _TRAINING = ("noise", "learning_rate", "batch_size", "max_steps")
-
-
-def _columns_of(schema: Schema) -> dict[str, Any]:
-    """Return what a density must know of the columns."""
-    atoms = {i: c.atoms for i, c in enumerate(schema.columns) if c.atoms}
-    return {"categories": dict(schema.categories), "atoms": atoms}
-
-
-def default_width(rows: int) -> int:
-    """Choose the number of components: wide models overfit small tables."""
-    return int(np.clip(1.2 * rows**0.4, 4, 256))
-
-
-def default_noise(rows: int) -> float:
-    """Choose the noise of training: a kernel bandwidth that shrinks with the rows."""
-    return float(np.clip(0.5 * rows**-0.25, 0.02, 0.15))
-
-
-def default_steps(rows: int) -> int:
-    """Choose the most steps: enough for small tables to converge within seconds."""
-    return int(np.clip(rows // 5, 500, 2000))
 
 
 def _device(name: str | None) -> torch.device:
