@@ -7,12 +7,15 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from marginals.columns.dtypes import base, parse
 from marginals.columns.kinds import Categorical, Continuous, Integer, Kind
-from marginals.columns.margin import Margin
 from marginals.columns.plain_values import from_json, to_json
+
+if TYPE_CHECKING:
+    from marginals.columns.axis import Axis
+    from marginals.columns.glued_axis import Margin
 
 __all__ = ["Column", "Name", "Schema"]
 
@@ -59,7 +62,20 @@ class Column:
     offset: float = 0.0
     grain: int = 1
     atoms: tuple[float, ...] = ()
-    margin: Margin | None = None
+    margin: "Margin | None" = None
+
+    @cached_property
+    def axis(self) -> "Axis":
+        """The way from the column's values to the model's scale, built once."""
+        from marginals.columns.column_axis import axis_of
+
+        return axis_of(self)
+
+    @cached_property
+    def codes(self) -> dict[Any, int]:
+        """The code of each category; empty unless the column is categorical."""
+        listed = getattr(self.kind, "categories", None) or ()
+        return {category: code for code, category in enumerate(listed)}
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""

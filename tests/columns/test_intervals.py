@@ -69,11 +69,19 @@ def test_intervals_of_times() -> None:
     assert (low < high).all()
 
 
-def test_intervals_of_columns_with_mass_are_closed_on_the_right() -> None:
-    array = pd.arrays.IntervalArray.from_tuples([(0, 2)], closed="left")
-    for seen, kind in [([1, 2], None), ([1.0, 2.0], Continuous(atoms=(1,)))]:
-        with pytest.raises(ValueError, match=r"closed on the right.*got closed='left'. Rebuild"):
-            cells(schema_of(seen, kind), array)
+@pytest.mark.parametrize("closed", ["left", "right", "both", "neither"])
+def test_intervals_of_columns_with_mass_have_the_ends_they_say(closed: Any) -> None:
+    array = pd.arrays.IntervalArray.from_tuples([(1, 3)], closed)
+    inside = [k for k in (1, 2, 3) if pd.Interval(1, 3, closed).__contains__(k)]
+    schema = schema_of([1, 2, 3, 4])
+    at_low, at_high, _ = cells(schema, inside)
+    low, high, _ = cells(schema, array)
+    assert (low[0], high[0]) == (at_low[0], at_high[-1])
+    atoms = schema_of([1.5, 2.5], Continuous(atoms=(1, 3)))
+    points = cells(atoms, [1.0, 3.0])[0]
+    low, high, _ = cells(atoms, array)
+    holds = [bool(low[0] < point <= high[0]) for point in points]
+    assert holds == [closed in ("left", "both"), closed in ("right", "both")]
 
 
 def test_intervals_of_integers_are_cells_of_the_lattice() -> None:

@@ -14,7 +14,7 @@ from marginals.columns import (
     Schema,
     encode,
     encode_bounds,
-    encode_known,
+    encode_cells,
     infer,
 )
 from tests.columns.helpers import INF, NAN, same
@@ -40,7 +40,7 @@ def schema() -> Schema:
 
 
 def known(schema: Schema, **cells: Any) -> tuple[Evidence, list[float]]:
-    evidence = encode_known(schema, cells).evidence
+    evidence = encode_cells(schema, cells).evidence
     return evidence, [*evidence.lower[0].tolist(), *evidence.upper[0].tolist()]
 
 
@@ -48,7 +48,7 @@ def test_values_are_those_of_a_frame(schema: Schema) -> None:
     for row in range(3):
         one = FRAME.iloc[[row]]
         cells = {name: one[name].iloc[0] for name in FRAME}
-        out, table = encode_known(schema, cells), encode(schema, one)
+        out, table = encode_cells(schema, cells), encode(schema, one)
         assert out.evidence.columns == table.evidence.columns
         same(out.evidence.lower, table.evidence.lower)
         same(out.evidence.upper, table.evidence.upper)
@@ -100,7 +100,7 @@ def test_pairs(schema: Schema) -> None:
         evidence, got = known(schema, **{name: (low, high)})
         assert got == want
         assert evidence.intervals == {schema.index(name)}
-        assert encode_known(schema, {name: (low, high)}).log_jacobian.item() == 0
+        assert encode_cells(schema, {name: (low, high)}).log_jacobian.item() == 0
 
 
 def test_equal_ends_are_exact(schema: Schema) -> None:
@@ -118,15 +118,15 @@ def test_pandas_intervals(schema: Schema) -> None:
     assert known(schema, income=pd.Interval(2, 20))[1] == known(schema, income=(2, 20))[1]
     assert known(schema, income=pd.Interval(2, 20, "both"))[1] == known(schema, income=(2, 20))[1]
     assert known(schema, age=pd.Interval(2, 20))[1] == known(schema, age=(2, 20))[1]
-    with pytest.raises(ValueError, match="closed='left'"):
-        known(schema, age=pd.Interval(2, 20, "left"))
+    for closed, pair in {"left": (1, 19), "both": (1, 20), "neither": (2, 19)}.items():
+        assert known(schema, age=pd.Interval(2, 20, closed))[1] == known(schema, age=pair)[1]
     # Where intervals are the categories, one is a category.
     assert known(schema, bin=FRAME["bin"][2])[1] == [1, 1]
 
 
 def test_sets(schema: Schema) -> None:
     for cell in ({"Oslo"}, frozenset(["Oslo"]), ["Oslo"]):
-        evidence = encode_known(schema, {"city": cell}).evidence
+        evidence = encode_cells(schema, {"city": cell}).evidence
         assert evidence.sets[2].tolist() == [[False, True]]
         assert evidence.lower.isnan().all()
     assert known(schema, smokes={True, False})[0].sets[5].tolist() == [[True, True]]
@@ -143,34 +143,34 @@ def test_missing_tells_nothing(schema: Schema, missing: Any) -> None:
     for name in ("age", "income", "day"):
         if isinstance(missing, tuple) and missing[0] is not None and name == "day":
             continue  # a time has no infinity
-        evidence = encode_known(schema, {name: missing}).evidence
+        evidence = encode_cells(schema, {name: missing}).evidence
         assert evidence.missing().all()
         assert evidence.lower.isnan().all()
     if not isinstance(missing, tuple):
-        assert encode_known(schema, {"city": missing}).evidence.missing().all()
+        assert encode_cells(schema, {"city": missing}).evidence.missing().all()
 
 
 def test_nothing_known(schema: Schema) -> None:
-    out = encode_known(schema, {})
+    out = encode_cells(schema, {})
     assert len(out.evidence) == 1
     assert out.evidence.columns == ()
 
 
 def test_positions(schema: Schema) -> None:
-    assert encode_known(schema, {1: 20.0, "age": 30}).evidence.columns == (1, 0)
+    assert encode_cells(schema, {1: 20.0, "age": 30}).evidence.columns == (1, 0)
     with pytest.raises(ValueError, match="each column once"):
-        encode_known(schema, {1: 20.0, "income": 30})
+        encode_cells(schema, {1: 20.0, "income": 30})
 
 
 def test_empty_events(schema: Schema) -> None:
     for cell in ((30.2, 30.8), (-9, -1)):
-        out = encode_known(schema, {"age": cell})
+        out = encode_cells(schema, {"age": cell})
         assert out.empty.tolist() == [True]
         assert out.evidence.missing().all()
-    assert encode_known(schema, {"rain": (-5, -1)}).empty.item()
-    assert not encode_known(schema, {"rain": (-5, 0)}).empty.item()
-    assert encode_known(schema, {"age": -3}, strict=False).empty.item()
-    assert encode_known(schema, {"size": ("L", None)}).empty.item()
+    assert encode_cells(schema, {"rain": (-5, -1)}).empty.item()
+    assert not encode_cells(schema, {"rain": (-5, 0)}).empty.item()
+    assert encode_cells(schema, {"age": -3}, strict=False).empty.item()
+    assert encode_cells(schema, {"size": ("L", None)}).empty.item()
 
 
 @pytest.mark.parametrize(
@@ -183,17 +183,18 @@ def test_empty_events(schema: Schema) -> None:
         ({"age": -1}, ValueError, r"lie in \[0, inf\]; got -1\."),
         ({"age": (30, 20)}, ValueError, "ends; got 30 and 20. Swap"),
         ({"age": (1, 2, 3)}, TypeError, r"pair \(low, high\) for column 'age'; got \(1, 2, 3\)"),
-        ({"age": {20, 30}}, TypeError, "not categorical; got a set. Use a pair"),
-        ({"income": [1.5]}, TypeError, "not categorical; got a set. Use a pair"),
+        ({"age": {20, 30}}, ValueError, "column 'age' to be one value or a range; got a set.*gaps"),
+        ({"income": [1.5, 2]}, ValueError, "column 'income' to be one value or a range"),
         ({"income": np.array([1.5])}, TypeError, "for column 'income'; got ndarray.*DataFrame"),
         ({"income": {"a": 1}}, TypeError, "for column 'income'; got dict"),
         ({"income": INF}, ValueError, "finite numbers; got inf. For an open end"),
-        ({"income": (INF, INF)}, ValueError, "finite values"),
+        ({"income": (INF, INF)}, ValueError, "finite numbers; got inf"),
+        ({"income": (INF, None)}, ValueError, "finite values"),
         ({"income": ("a", 3)}, TypeError, "numbers; got 'a'"),
         ({"rain": -1}, ValueError, "above its bound 0; got -1. Correct"),
         ({"city": "Rome"}, ValueError, "one of 'Bergen', 'Oslo'; got 'Rome'. Leave"),
         ({"city": {"Rome", "Oslo"}}, ValueError, "got 'Rome'"),
-        ({"city": set()}, ValueError, r"set for column 'city' to hold categories; got \[\]"),
+        ({"city": set()}, ValueError, r"set for column 'city' to hold values; got \[\]"),
         ({"city": {"Oslo", None}}, ValueError, "none that is missing"),
         ({"city": ("Bergen", "Oslo")}, TypeError, "no order; got an interval from 'Bergen' to 'Os"),
         ({"city": ("Bergen", None)}, TypeError, "no order; got an interval"),
@@ -206,4 +207,4 @@ def test_empty_events(schema: Schema) -> None:
 )
 def test_errors(schema: Schema, cells: Any, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
-        encode_known(schema, cells)
+        encode_cells(schema, cells)

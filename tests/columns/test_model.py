@@ -14,7 +14,7 @@ from marginals.columns import (
     decode,
     encode,
     encode_bounds,
-    encode_known,
+    encode_cells,
     infer,
 )
 from marginals.densities import TensorDensity, build
@@ -103,7 +103,7 @@ def test_masses_of_categories_sum_to_one(fitted: Any) -> None:
     masses = np.exp(log_values(fitted, pd.DataFrame({"city": ["a", "b", "c"]})))
     assert masses.sum() == pytest.approx(1, abs=1e-12)
     schema, model = fitted
-    both = model.log_value(encode_known(schema, {"city": {"a", "c"}}).evidence)
+    both = model.log_value(encode_cells(schema, {"city": {"a", "c"}}).evidence)
     assert both.exp().item() == pytest.approx(masses[0] + masses[2], abs=1e-12)
 
 
@@ -148,7 +148,7 @@ def test_samples_obey_the_kinds(fitted: Any) -> None:
 def test_draws_within_evidence_obey_it(fitted: Any) -> None:
     schema, model = fitted
     known = {"count": (2, 5), "price": (0.25, 1.0), "wait": (0, 20), "city": {"a", "b"}}
-    evidence = encode_known(schema, known).evidence
+    evidence = encode_cells(schema, known).evidence
     with torch.no_grad():
         rows = model.sample_rows(evidence, 1000, torch.Generator().manual_seed(0))[0]
     sample = decode(schema, rows)

@@ -18,7 +18,7 @@ from marginals.columns import (
     decode_column,
     encode,
     encode_bounds,
-    encode_known,
+    encode_cells,
     encode_values,
     infer,
 )
@@ -188,7 +188,7 @@ def test_whole_tables(kinds: list[str], rows: int, seed: int) -> None:
     same(part.lower, out.evidence.lower[:, positions].flip(0))
     row = int(rng.integers(rows))
     cell = {name: frame[name].iloc[row] for name in frame}
-    known = encode_known(schema, cell)
+    known = encode_cells(schema, cell)
     same(known.evidence.lower, out.evidence.lower[[row]])
     same(known.evidence.upper, out.evidence.upper[[row]])
     # There and back.
@@ -220,7 +220,7 @@ def test_ten_thousand_categories() -> None:
     same(cells(schema, names[::-1])[0], np.arange(10_000)[::-1])
     assert decode_column(schema, "x", torch.tensor([9_999.0]))[0] == names[-1]
     assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
-    mask = encode_known(schema, {"x": set(names[:3])}).evidence.sets[0]
+    mask = encode_cells(schema, {"x": set(names[:3])}).evidence.sets[0]
     assert mask.shape == (1, 10_000)
     assert mask.sum() == 3
 
