@@ -300,7 +300,7 @@ def _pieces(axis: Axis, cell: Cell, masses: bool) -> _Part:
         )
         if low[0] == high[0]:
             closed = cell.low_closed and cell.high_closed
-            return _pieces(axis, Exact(cell.low) if closed else NOTHING, masses)
+            return _pieces(axis, Exact(cell.low) if closed else NOTHING, masses=True)
         return _part(axis, Ends(low, high, cell.low_closed, cell.high_closed), masses)
     if not cell.values:
         return _nothing(1, empty=True)

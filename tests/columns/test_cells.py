@@ -1,4 +1,4 @@
-"""Evidence as a dict: values, pairs and sets."""
+"""Cells of a dict: values, pairs, pandas intervals and sets become evidence."""
 
 from typing import Any
 
@@ -6,7 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
+from marginals.cells.cell import Interval, contains
 from marginals.cells.evidence import Evidence
 from marginals.columns import (
     Continuous,
@@ -103,23 +106,24 @@ def test_pairs(schema: Schema) -> None:
         assert encode_cells(schema, {name: (low, high)}).log_jacobian.item() == 0
 
 
-def test_equal_ends_are_exact(schema: Schema) -> None:
-    assert known(schema, income=(20, 20))[1] == known(schema, income=20)[1]
-    assert known(schema, age=(30, 30))[1] == known(schema, age=30)[1]
-    assert known(schema, size=("M", "M"))[1] == known(schema, size="M")[1] == [1, 1]
-
-
-def test_infinite_ends_are_open(schema: Schema) -> None:
-    assert known(schema, income=(-INF, 20))[1] == known(schema, income=(None, 20))[1]
-    assert known(schema, income=(NAN, 20))[1] == known(schema, income=(None, 20))[1]
-
-
-def test_pandas_intervals(schema: Schema) -> None:
-    assert known(schema, income=pd.Interval(2, 20))[1] == known(schema, income=(2, 20))[1]
-    assert known(schema, income=pd.Interval(2, 20, "both"))[1] == known(schema, income=(2, 20))[1]
-    assert known(schema, age=pd.Interval(2, 20))[1] == known(schema, age=(2, 20))[1]
-    for closed, pair in {"left": (1, 19), "both": (1, 20), "neither": (2, 19)}.items():
-        assert known(schema, age=pd.Interval(2, 20, closed))[1] == known(schema, age=pair)[1]
+def test_ends_that_mean_the_same(schema: Schema) -> None:
+    for name, one, other in [
+        ("income", (20, 20), 20),
+        ("age", (30, 30), 30),
+        ("size", ("M", "M"), "M"),
+        ("income", (-INF, 20), (None, 20)),
+        ("income", (NAN, 20), (None, 20)),
+        ("income", pd.Interval(2, 20), (2, 20)),
+        ("income", pd.Interval(2, 20, "both"), (2, 20)),
+        ("age", pd.Interval(2, 20), (2, 20)),
+        ("age", pd.Interval(2, 20, "left"), (1, 19)),
+        ("age", pd.Interval(2, 20, "both"), (1, 20)),
+        ("age", pd.Interval(2, 20, "neither"), (2, 19)),
+        ("age", {21, 22, 23}, (20, 23)),
+        ("age", [30], 30),
+        ("rain", pd.Interval(0, 3, "both"), (-1, 3)),
+    ]:
+        assert known(schema, **{name: one})[1] == known(schema, **{name: other})[1], (name, one)
     # Where intervals are the categories, one is a category.
     assert known(schema, bin=FRAME["bin"][2])[1] == [1, 1]
 
@@ -150,16 +154,12 @@ def test_missing_tells_nothing(schema: Schema, missing: Any) -> None:
         assert encode_cells(schema, {"city": missing}).evidence.missing().all()
 
 
-def test_nothing_known(schema: Schema) -> None:
-    out = encode_cells(schema, {})
-    assert len(out.evidence) == 1
-    assert out.evidence.columns == ()
-
-
-def test_positions(schema: Schema) -> None:
+def test_columns_by_position(schema: Schema) -> None:
     assert encode_cells(schema, {1: 20.0, "age": 30}).evidence.columns == (1, 0)
     with pytest.raises(ValueError, match="each column once"):
         encode_cells(schema, {1: 20.0, "income": 30})
+    nothing = encode_cells(schema, {}).evidence
+    assert (len(nothing), nothing.columns) == (1, ())
 
 
 def test_empty_events(schema: Schema) -> None:
@@ -208,3 +208,44 @@ def test_empty_events(schema: Schema) -> None:
 def test_errors(schema: Schema, cells: Any, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         encode_cells(schema, cells)
+
+
+# The law: an interval holds a value exactly if the value's cell is inside of the interval's. ------
+
+POINTS = {
+    "age": [float(k) for k in range(-3, 8)],
+    "price": [k / 100 for k in range(8)],
+    "rain": [0.0, 2.5],
+}
+NUMBERS = pd.DataFrame({"age": [20, 30, 45], "price": [0.01, 9.99, 12.5], "rain": [0, 0, 3.5]})
+NUMBERS_SCHEMA = infer(
+    NUMBERS,
+    {
+        "age": Integer(),
+        "price": Continuous(lower=0, resolution=0.01),
+        "rain": Continuous(lower=0, atoms=(0, 2.5)),
+    },
+)
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_intervals_hold_the_values_that_they_should(data: st.DataObject) -> None:
+    column = data.draw(st.sampled_from(list(POINTS)))
+    points = POINTS[column]
+    ends = st.none() | st.sampled_from([*points, *(np.array(points) + 0.0025).tolist()])
+    interval = data.draw(st.builds(Interval, ends, ends, st.booleans(), st.booleans()))
+    assume(interval.low is None or interval.high is None or interval.low <= interval.high)
+    whole = encode_cells(NUMBERS_SCHEMA, {column: interval})
+    low, high = whole.evidence.lower.item(), whole.evidence.upper.item()
+    for point in points:
+        cell = encode_cells(NUMBERS_SCHEMA, {column: point}, strict=False).evidence
+        lower, upper = cell.lower.item(), cell.upper.item()
+        if np.isnan(low):
+            within = not whole.empty.item()
+        elif low == high:
+            within = upper == high
+        else:
+            within = (low < lower if lower == upper else low <= lower) and upper <= high
+        if not np.isnan(lower):  # below the bound of a column
+            assert within == contains(interval, point), (interval, point)
