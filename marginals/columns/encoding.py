@@ -32,7 +32,6 @@ __all__ = [
     "encode_bounds",
     "encode_boxes",
     "encode_cells",
-    "encode_row",
     "encode_values",
     "has_mass",
     "read_cells",
@@ -169,19 +168,14 @@ def encode_cells(schema: Schema, cells: Mapping[Any, Any], *, strict: bool = Tru
 
     See `as_cell` for what a cell may be. A set of numbers must have no gaps.
     """
-    return encode_row(schema, read_cells(schema, cells, strict=strict))
-
-
-def encode_row(schema: Schema, cells: Mapping[int, Cell]) -> Encoded:
-    """Encode cells of numbers, as `read_cells` returns them, as one row of evidence."""
-    encoded = encode_boxes(schema, cells)
+    read = read_cells(schema, cells, strict=strict)
+    encoded = encode_boxes(schema, read)
     if len(encoded.evidence) == 1:
         return encoded
-    gaps = (i for i, cell in cells.items() if len(encode_boxes(schema, {i: cell}).evidence) > 1)
+    gaps = (i for i, cell in read.items() if len(encode_boxes(schema, {i: cell}).evidence) > 1)
     raise ValueError(
         f"Expected evidence on column {schema.names[next(gaps)]!r} to be one value or a range; got "
-        "a set of numbers with gaps. Condition on each value apart, or ask for the probability of "
-        "the set."
+        "a set of numbers with gaps, which only `prob` takes. Condition on each value apart."
     )
 
 

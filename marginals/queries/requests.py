@@ -14,7 +14,6 @@ from marginals.columns import Categorical, Encoded, Schema, encode, encode_bound
 from marginals.columns.encoding import (
     NoProbabilityError,
     encode_boxes,
-    encode_row,
     has_mass,
     read_cells,
 )
@@ -39,8 +38,8 @@ class Event(NamedTuple):
 
     Args:
         boxes: the event as disjoint boxes, a row for each.
-        given: one row of evidence, or one for each answer.
-        joint: whether the boxes include the evidence. Else it has other columns than they.
+        given: one row of evidence, or one for each answer; if `joint`, disjoint boxes as well.
+        joint: whether the boxes of the event include the evidence. Else their columns differ.
     """
 
     boxes: Encoded
@@ -90,13 +89,16 @@ def event(schema: Schema, of: Mapping[Any, Any], given: Any) -> Event:
         if not has_mass(schema.columns[i], cells[i]):
             raise NoProbabilityError(schema.names[i])
     shared = {i: intersect(cells[i], known[i]) for i in cells if i in known}
-    boxes = encode_boxes(schema, {**known, **cells, **shared} if shared else cells, masses)
     if not single:
         rows = evidence(schema, given)
-        check_apart(schema, boxes.evidence.columns, rows)
-        return Event(boxes, rows, joint=False)
-    row = _possible(encode_row(schema, known), given) if known else evidence(schema, None)
-    return Event(boxes, row, joint=bool(shared))
+        check_apart(schema, cells, rows)
+        return Event(encode_boxes(schema, cells, masses), rows, joint=False)
+    if not known:
+        return Event(encode_boxes(schema, cells, masses), evidence(schema, None), joint=False)
+    row = encode_boxes(schema, known)
+    joint = bool(shared) or len(row.evidence) > 1
+    every = {**known, **cells, **shared} if joint else cells
+    return Event(encode_boxes(schema, every, masses), _possible(row, given), joint)
 
 
 def box(schema: Schema, x: Any, below: bool) -> tuple[Evidence, Tensor]:

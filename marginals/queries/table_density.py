@@ -71,19 +71,21 @@ class TableDensity(Dependence, Copulas):
         """Return the log probability of an event; see `prob`."""
         density, schema = self._parts()
         boxes, known, joint = requests.event(schema, event, given)
-        of, empty, pairs = boxes.evidence, boxes.empty, len(boxes.empty) * len(known)
-        if len(known) > 1:  # every box with every row
-            of = of.rows(torch.arange(pairs) % len(of))
-            empty = empty.repeat(len(known))
-            known = known.rows(torch.arange(pairs) // len(boxes.empty))
+        of, empty, count = boxes.evidence, boxes.empty, len(boxes.empty)
         with torch.no_grad():
             if joint:
-                known = density.checked(known)
-                value = density.log_value(of) - density._value_of_given(known)
+                value, base = density.log_value(of), density.log_value(known).logsumexp(0)
+                if not base > -torch.inf:
+                    density._value_of_given(density.checked(known))  # raises
+                value = value - base
+            elif len(known) > 1 < count:  # every box with every row
+                pairs = torch.arange(count * len(known))
+                of, empty = of.rows(pairs % count), empty.repeat(len(known))
+                value = density._conditional(of, known.rows(pairs // count))
             else:
                 value = density._conditional(of, known if known.columns else None)
         value = torch.where(empty, -torch.inf, value.double().cpu())
-        return requests.answer(value.reshape(-1, len(boxes.empty)).logsumexp(1), given)
+        return requests.answer(value.reshape(-1, count).logsumexp(1), given)
 
     def prob(self, event: Mapping[Any, Any], given: Any = None) -> Any:
         """Return the probability of an event, a dict of intervals, sets and discrete values.
