@@ -28,6 +28,7 @@ __all__ = [
     "Encoded",
     "Ends",
     "NoProbabilityError",
+    "check_possible",
     "encode",
     "encode_bounds",
     "encode_boxes",
@@ -36,7 +37,6 @@ __all__ = [
     "has_mass",
     "read_cells",
     "read_ends",
-    "refuse",
 ]
 
 
@@ -119,7 +119,7 @@ def encode(
             column, series = schema.columns[i], column_of(frame, place)
             ends = read_ends(column, series, high.get(i))
             if strict:
-                _check_possible(column.axis, series, ends)
+                check_possible(column.axis, series, ends)
             parts.append(_part(column.axis, ends))
     return _assembled(parts, positions, len(frame))
 
@@ -133,7 +133,7 @@ def encode_values(schema: Schema, column: Name, values: Any) -> tuple[Tensor, Te
     series, axis = as_series(values), schema[column].axis
     with quiet():
         ends = read_ends(axis.column, series)
-        _check_possible(axis, series, ends)
+        check_possible(axis, series, ends)
         return _tensor(axis.point(ends.low)), _tensor(axis.exact(ends.low).log_slope)
 
 
@@ -241,7 +241,7 @@ def _read_cell(column: Column, value: Any, strict: bool) -> Cell:
     if isinstance(cell, Exact):
         number = _finite(column, cell.value)
         if strict and column.axis.wrong(np.array([number]))[0]:
-            refuse(column.axis, number, str(cell.value))
+            _refuse_value(column.axis, number, cell.value)
         return Exact(number)
     if isinstance(cell, OneOf):
         return OneOf(tuple(sorted({_finite(column, value) for value in cell.values})))
@@ -426,18 +426,18 @@ def _tensor(values: Floats) -> Tensor:
 # Errors -----------------------------------------------------------------------------------------
 
 
-def _check_possible(axis: Axis, series: Any, ends: Ends) -> None:
+def check_possible(axis: Axis, series: Any, ends: Ends) -> None:
+    """Refuse exact values that cannot occur."""
     wrong = (ends.low == ends.high) & axis.wrong(ends.low)
     if wrong.any():
         at = int(wrong.argmax())
-        refuse(axis, float(ends.low[at]), str(series.iloc[at]), row_of(series, at))
+        _refuse_value(axis, float(ends.low[at]), series.iloc[at], row_of(series, at))
 
 
-def refuse(axis: Axis, number: float, shown: str, place: str = "") -> NoReturn:
-    """Raise for a value that cannot occur."""
+def _refuse_value(axis: Axis, number: float, value: Any, place: str = "") -> NoReturn:
     expected, remedy = axis.fault(number)
     raise ValueError(
-        f"Expected column {axis.column.name!r} {expected}; got {shown}{place}. {remedy}"
+        f"Expected column {axis.column.name!r} {expected}; got {value}{place}. {remedy}"
     )
 
 

@@ -12,7 +12,7 @@ from marginals.columns.axis import quiet
 from marginals.columns.cell_reading import Floats, exact_time, whole_parts
 from marginals.columns.column_axis import standardised
 from marginals.columns.dtypes import family, name_of, parse
-from marginals.columns.encoding import Ends, read_ends, refuse
+from marginals.columns.encoding import Ends, check_possible, read_ends
 from marginals.columns.kinds import Categorical, Continuous, Integer, Kind
 from marginals.columns.lattice_axis import LatticeAxis
 from marginals.columns.plain_values import in_order, plain
@@ -112,12 +112,8 @@ def _check_units(column: Column) -> None:
 
 
 def _check_values(column: Column, series: Any, ends: Ends) -> None:
-    low = ends.low
-    wrong = (low == ends.high) & column.axis.wrong(low)
-    if wrong.any():
-        at = int(wrong.argmax())
-        refuse(column.axis, float(low[at]), str(series.iloc[at]), row_of(series, at))
-    huge = np.abs(low + column.reference) > _LARGEST
+    check_possible(column.axis, series, ends)
+    huge = np.abs(ends.low + column.reference) > _LARGEST
     if isinstance(column.kind, Integer) and series.dtype.kind == "f" and huge.any():
         at = int(huge.argmax())
         raise ValueError(

@@ -1,7 +1,7 @@
 """Answers of a model to queries."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, final
 
 from marginals.cells.cell import Cell
 from marginals.columns.encoding import NoProbabilityError
@@ -11,29 +11,6 @@ from marginals.language.errors import QueryError
 from marginals.language.parser import parse
 from marginals.language.printer import format
 from marginals.language.query_tree import Query
-
-
-class Answers(Protocol):
-    """The methods that a model needs; `marginals.MDMA` and its views have them."""
-
-    @property
-    def schema_(self) -> Any:
-        """The columns of the table."""
-
-    def prob(self, event: Any, given: Any = None) -> Any:
-        """Return the probability of an event."""
-
-    def pdf(self, X: Any, given: Any = None) -> Any:  # noqa: N803 (scikit-learn's name)
-        """Return the density at exact values."""
-
-    def mean(self, column: Any, given: Any = None) -> Any:
-        """Return the mean of a column."""
-
-    def std(self, column: Any, given: Any = None) -> Any:
-        """Return the standard deviation of a column."""
-
-    def ppf(self, q: Any, column: Any, given: Any = None) -> Any:
-        """Return quantiles of a column."""
 
 
 @final
@@ -61,11 +38,11 @@ class Answer:
         return f"{self.text} = {shown}"
 
 
-def answer(model: Answers, query: str | Query) -> Answer:
+def answer(model: Any, query: str | Query) -> Answer:
     """Answer a query, given as text or parsed.
 
     Args:
-        model: a fitted `MDMA`, or anything with its methods.
+        model: a fitted `MDMA`, or anything with its `schema_`, `prob`, `pdf`, `mean`, `std`, `ppf`.
         query: such as "P(income > 50000 | age = 40)".
     """
     if isinstance(query, str):
@@ -86,7 +63,7 @@ def answer(model: Answers, query: str | Query) -> Answer:
     return Answer(query, _scalar(method(column, given=given)))
 
 
-def _probability(model: Answers, query: Query, given: dict[Any, Cell] | None) -> float:
+def _probability(model: Any, query: Query, given: dict[Any, Cell] | None) -> float:
     event = to_cells(query.event, model.schema_, query.text)
     try:
         return _scalar(model.prob(event, given=given))
@@ -102,7 +79,7 @@ def _probability(model: Answers, query: Query, given: dict[Any, Cell] | None) ->
         ) from error
 
 
-def _check_disjoint(model: Answers, query: Query) -> None:
+def _check_disjoint(model: Any, query: Query) -> None:
     of = {name_in(model.schema_, part, query.text) for part in query.of}
     for condition in query.given:
         if name_in(model.schema_, condition, query.text) in of:
@@ -114,7 +91,7 @@ def _check_disjoint(model: Answers, query: Query) -> None:
             )
 
 
-def _check_order(model: Answers, query: Query, name: Any) -> None:
+def _check_order(model: Any, query: Query, name: Any) -> None:
     column = model.schema_[name]
     if isinstance(column.kind, Categorical) and not (query.function == "Q" and column.ordered):
         what = "quantiles" if query.function == "Q" else "moments"
@@ -127,12 +104,12 @@ def _check_order(model: Answers, query: Query, name: Any) -> None:
 
 
 def _scalar(value: Any) -> Any:
-    """Return the one value of an array, or the value itself."""
+    """Return the only value of an array, or the value itself."""
     if getattr(value, "shape", ()) or isinstance(value, list):
         (value,) = value
     return _plain(value)
 
 
 def _plain(value: Any) -> Any:
-    """Return numbers of numpy and torch as Python's."""
+    """Return a number of numpy or torch as a Python number."""
     return value.item() if hasattr(value, "item") else value

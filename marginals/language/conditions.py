@@ -17,7 +17,8 @@ from marginals.cells.cell import (
 )
 from marginals.columns.dtypes import family, zone
 from marginals.columns.kinds import Categorical
-from marginals.language.errors import QueryError, did_you_mean
+from marginals.columns.plain_values import did_you_mean
+from marginals.language.errors import QueryError
 from marginals.language.query_tree import Column, Condition, Value
 
 __all__ = ["name_in", "to_cells", "to_evidence"]

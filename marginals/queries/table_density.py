@@ -100,7 +100,7 @@ class TableDensity(Dependence, Copulas):
         The answer prints itself; `.value` is the number, or the list of quantiles.
         """
         self._parts()  # an unfitted model says so first
-        return language.answer(self, text)  # type: ignore[arg-type]
+        return language.answer(self, text)
 
     # Quantiles and moments --------------------------------------------------------------------
 

@@ -420,7 +420,7 @@ def test_encode_bounds() -> None:
             r"times with no time zone. Use tz_localize\('UTC'\)",
         ),
         ({"xx": [1.0]}, ValueError, "got 'xx'. Did you mean 'x'?"),
-        ({"other": [1.0]}, ValueError, "got 'other'. The columns are 'x', 'n'"),
+        ({"other": [1.0]}, ValueError, "got 'other'. Known: 'x', 'n'"),
     ],
 )
 def test_errors(frame: dict[str, Any], error: type[Exception], match: str) -> None:
