@@ -1,4 +1,4 @@
-"""Kinds of columns from text: `price=continuous(lower=0, resolution=0.01)`."""
+"""Parse kinds of columns and settings: `price=continuous(lower=0, resolution=0.01)`."""
 
 from dataclasses import fields
 from typing import Any, final

@@ -1,8 +1,8 @@
-"""Queries from text, by recursive descent.
+"""Parse queries by recursive descent.
 
     query      = "P(" conditions given ")" | "p(" conditions given ")"
                | "E[" column given "]" | "SD[" column given "]"
-               | "Q[" number {"," number} "](" column given ")"
+               | "Q[" level {"," level} "](" column given ")"
     given      = ["|" conditions]
     conditions = condition {"," condition}
     condition  = operand sign operand [sign operand] | column "in" (set | interval)
@@ -11,8 +11,8 @@
     interval   = ("(" | "[") value "," value (")" | "]")
 
 A column is a word, or anything in double quotes or backticks. A value is a number, true or false, a
-date, a word, or anything in single or double quotes. In `a = b` the column is on the left unless
-only the right side can be one.
+date, a word, or anything in single or double quotes. In `a = b` the column is on the left, unless
+only the right side can be a column. A level is strictly between 0 and 1.
 """
 
 import math
@@ -36,7 +36,7 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def parse(text: str) -> Query:
-    """Read a query.
+    """Parse a query.
 
     >>> parse("Q[0.5](income | age = 40)").given
     (Condition(column='age', cell=Exact(value=40)),)
@@ -45,7 +45,7 @@ def parse(text: str) -> Query:
 
 
 def parse_conditions(text: str) -> tuple[Condition, ...]:
-    """Read conditions alone, as they follow the bar; none in an empty text.
+    """Parse conditions alone, as they follow the bar; an empty text has none.
 
     >>> parse_conditions("city in {Oslo, Bergen}")
     (Condition(column='city', cell=OneOf(values=('Oslo', 'Bergen'))),)
@@ -54,7 +54,7 @@ def parse_conditions(text: str) -> tuple[Condition, ...]:
 
 
 class Cursor:
-    """A place among the tokens of a text."""
+    """A position among the tokens of a text."""
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
@@ -65,21 +65,21 @@ class Cursor:
 
     @property
     def token(self) -> Token:
-        """The token at the place."""
+        """The next token."""
         return self.tokens[self.index]
 
     def advance(self) -> Token:
-        """Return the token and go on to the next."""
+        """Consume and return the next token."""
         token = self.token
         self.index = min(self.index + 1, len(self.tokens) - 1)
         return token
 
     def accept(self, *signs: str) -> Token | None:
-        """Take one of these signs if it is next."""
+        """Consume one of these signs if it is next."""
         return self.advance() if self.token.is_sign(*signs) else None
 
     def expect(self, sign: str, remedy: str = "") -> Token:
-        """Take this sign, which must be next."""
+        """Consume this sign, which must be next."""
         return self.accept(sign) or self.fail(f"{sign!r}", remedy)
 
     def finish(self, remedy: str = "Write one query at a time.") -> None:
@@ -129,7 +129,7 @@ class _Parser(Cursor):
         if self.token.kind == "end":
             return ()
         conditions = self._conditions()
-        self.finish("Close no bracket and use no bar in conditions that stand alone.")
+        self.finish("Write conditions without a bar or a function around them.")
         return conditions
 
     def _function(self) -> Function:

@@ -440,7 +440,7 @@ def test_rows_are_named_by_their_label() -> None:
 
 def test_errors_of_shape() -> None:
     schema = infer(table())
-    with pytest.raises(ValueError, match="Expected 4 columns, as in the table fitted; got 3"):
+    with pytest.raises(ValueError, match="Expected 4 columns, as in the fitted table; got 3"):
         encode(schema, np.zeros((2, 3)))
     with pytest.raises(ValueError, match="Expected each column name once; got 'x' twice"):
         encode(schema, table()[["x", "x"]])
