@@ -1,4 +1,4 @@
-"""`query`: questions in the query language."""
+"""`query`: answer queries of the query language."""
 
 import sys
 from typing import Annotated
@@ -12,7 +12,7 @@ from marginals.cli.output import print_json, print_table, text
 from marginals.language import Answer, answer, parse
 
 Queries = Annotated[
-    list[str], typer.Argument(metavar="QUERY...", help="Questions, each in quotes for the shell.")
+    list[str], typer.Argument(metavar="QUERY...", help="Queries, each in quotes for the shell.")
 ]
 
 
@@ -29,14 +29,14 @@ def add(app: typer.Typer) -> None:
 
 
 def query(model: options.Model, queries: Queries, json: options.Json = False) -> None:
-    """Answer questions: P(...) probability, p(...) density, E[...] mean, SD[...], Q[...](...).
+    """Answer queries: P(...) probability, p(...) density, E[...] mean, SD[...], Q[...](...).
 
-    Conditions go between commas, what is known after a bar: P(income > 50000 | age = 40).
-    Elsewhere than on a terminal, an answer is a line with nothing but its numbers.
+    Separate conditions by commas, and evidence by a bar: P(income > 50000 | age = 40). Unless
+    printed to a terminal, each answer is one line with its numbers alone.
     """
-    asked = [parse(question) for question in queries]  # a mistake shows before the model is loaded
+    parsed = [parse(query) for query in queries]  # before loading, so that mistakes show at once
     fitted = load_model(model)
-    answers = [answer(fitted, question) for question in asked]
+    answers = [answer(fitted, query) for query in parsed]
     if json:
         print_json({"answers": [{"query": a.text, "value": a.value} for a in answers]})
     elif sys.stdout.isatty():

@@ -10,9 +10,9 @@ from marginals.cli.command import command
 from marginals.cli.models import format_for, load_model, renamed
 from marginals.cli.output import note, print_json, print_table
 from marginals.cli.pictures import plotting_module
+from marginals.columns.plain_values import did_you_mean
 from marginals.io import tables
 from marginals.io.container import check_target
-from marginals.language.errors import did_you_mean
 
 Source = Annotated[
     str, typer.Argument(metavar="SOURCE", help="A table, or the file of a model that `fit` wrote.")

@@ -13,10 +13,9 @@ from marginals.cli.models import format_for, load_model
 from marginals.cli.output import note, print_json, print_table
 from marginals.cli.specs import parse_setting, parse_spec
 from marginals.columns import Categorical
-from marginals.columns.plain_values import in_order
+from marginals.columns.plain_values import did_you_mean, in_order
 from marginals.io import tables
 from marginals.io.container import check_target
-from marginals.language.errors import did_you_mean
 
 ModelFile = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The model's file.")]
 Columns = Annotated[

@@ -6,9 +6,21 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-__all__ = ["Family", "base", "category_dtype", "family", "float_type", "name_of", "parse", "unit"]
+__all__ = [
+    "UNITS",
+    "Family",
+    "base",
+    "category_dtype",
+    "family",
+    "float_type",
+    "name_of",
+    "parse",
+    "unit",
+    "zone",
+]
 
 Family = Literal["number", "time", "span"]
+UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
 
 
 def name_of(dtype: Any) -> str:
@@ -68,6 +80,11 @@ def family(name: str) -> Family:
 def unit(name: str) -> str:
     """Return the unit of times and durations: "s", "ms", "us" or "ns"."""
     return base(name).split("[")[1].split(",")[0].rstrip("]")
+
+
+def zone(name: str) -> Any:
+    """Return the time zone of a column of times, None without one."""
+    return getattr(parse(base(name)), "tz", None)
 
 
 def float_type(name: str) -> np.dtype[Any]:

@@ -10,8 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from marginals.estimators.table_estimator import TableEstimator, fitted
-from marginals.queries.asked import like
 from marginals.queries.imputation import Imputation
+from marginals.queries.requests import like
 
 
 @final

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from marginals.columns import Categorical, Column, Integer, Schema, decode, decode_column, encode
-from marginals.columns.cell_writing import restored
+from marginals.columns.decoding import restored
 from marginals.columns.dtypes import family
 from marginals.columns.table_coercion import as_frame
 from marginals.densities import Density, Univariates
-from marginals.queries.asked import as_objects, like
 from marginals.queries.moments import modes, moments, most_likely
+from marginals.queries.requests import as_objects, like
 
 Method = Literal["mean", "median", "mode"]
 

@@ -10,7 +10,7 @@ import torch
 
 from marginals.columns import Column, Continuous, Schema
 from marginals.columns.dtypes import family
-from marginals.columns.margin import Margin
+from marginals.columns.glued_axis import Margin
 from marginals.densities import Density
 
 _METHODS = ("cdf", "sf", "ppf", "isf", "logpdf")

@@ -1,13 +1,12 @@
-"""The axis of a column, and the location and scale of the model's scale."""
+"""Which axis a column has, and the location and scale of the model's scale."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from marginals.columns.axis import Axis, CodeAxis
-from marginals.columns.cell_reading import Floats, numbers
+from marginals.columns.cell_reading import Floats, number_of
 from marginals.columns.dtypes import family, unit
 from marginals.columns.glued_axis import GluedAxis
 from marginals.columns.kinds import Categorical, Integer
@@ -15,28 +14,28 @@ from marginals.columns.lattice_axis import LatticeAxis
 from marginals.columns.schema import Column
 from marginals.columns.smooth_axis import SmoothAxis, with_atoms
 
-__all__ = ["axis", "standardised"]
+__all__ = ["axis_of", "standardised"]
 
-# In steps of a lattice: a location beyond would leave few digits for those next to 0.
+# Steps of a lattice from its reference: a location beyond leaves few digits for values near it.
 _FAR = 2.0**40
-# A standard deviation so many times the distance of the quartiles is that of a few outliers: on its
+# A standard deviation this many times the interquartile range comes from a few outliers. On such a
 # scale, float32 could not tell the other values apart.
 _OUTLIERS = 1e6
 
 
-def axis(column: Column) -> Axis:
-    """Return the axis of a column."""
+def axis_of(column: Column) -> Axis:
+    """Build the axis of a column; `Column.axis` keeps it."""
     kind = column.kind
     if column.margin is not None:
         return GluedAxis(column, column.margin)
     if isinstance(kind, Categorical):
         return CodeAxis(column, len(kind.categories or ()))
-    lower = _number(column, kind.lower, -np.inf)
-    upper = _number(column, kind.upper, np.inf)
+    lower = -np.inf if kind.lower is None else number_of(column, kind.lower)
+    upper = np.inf if kind.upper is None else number_of(column, kind.upper)
     if isinstance(kind, Integer):
         return LatticeAxis(column, 1.0, 0.0, 0, lower, upper)
     if kind.resolution is None:
-        points = tuple(_number(column, atom, np.nan) for atom in kind.atoms)
+        points = tuple(number_of(column, atom) for atom in kind.atoms)
         return SmoothAxis(column, lower, upper, points)
     if family(column.dtype) != "number":
         step = kind.resolution / pd.Timedelta(1, unit(column.dtype)) / column.grain
@@ -46,15 +45,9 @@ def axis(column: Column) -> Axis:
     )
 
 
-def _number(column: Column, value: Any, absent: float) -> float:
-    if value is None:
-        return absent
-    return float(numbers(column, pd.Series([value]))[0])
-
-
 def standardised(column: Column, values: Floats) -> Column:
-    """Return the column with location, scale and atoms for numbers, which may be NaN or inf."""
-    bare = axis(replace(column, location=0.0, scale=1.0))
+    """Return the column with location, scale and atoms fitted to numbers, ignoring NaN and inf."""
+    bare = replace(column, location=0.0, scale=1.0).axis
     if isinstance(bare, CodeAxis):
         return column
     values = values[np.isfinite(values)]
@@ -65,10 +58,9 @@ def standardised(column: Column, values: Floats) -> Column:
         values = bare.point(values)
     location, scale = _moments(values[np.isfinite(values)])
     if isinstance(bare, LatticeAxis) and abs(location) > _FAR:
-        location = 0.0  # the reference, near which neighbours stay apart
+        location = 0.0  # the reference, near which neighbours keep their distance
     column = replace(column, location=location, scale=scale)
-    finished = axis(column)
-    return with_atoms(finished) if isinstance(finished, SmoothAxis) else column
+    return with_atoms(column.axis) if isinstance(column.axis, SmoothAxis) else column
 
 
 def _moments(values: Floats) -> tuple[float, float]:
