@@ -1,7 +1,7 @@
 """`query`: questions in the query language."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,7 +9,9 @@ from marginals.cli import options
 from marginals.cli.command import command
 from marginals.cli.models import load_model
 from marginals.cli.output import print_json, print_table, text
-from marginals.language import Answer, answer, parse
+
+if TYPE_CHECKING:
+    from marginals.language import Answer
 
 Queries = Annotated[
     list[str], typer.Argument(metavar="QUERY...", help="Questions, each in quotes for the shell.")
@@ -34,6 +36,8 @@ def query(model: options.Model, queries: Queries, json: options.Json = False) ->
     Conditions go between commas, what is known after a bar: P(income > 50000 | age = 40).
     Elsewhere than on a terminal, an answer is a line with nothing but its numbers.
     """
+    from marginals.language import answer, parse
+
     asked = [parse(question) for question in queries]  # a mistake shows before the model is loaded
     fitted = load_model(model)
     answers = [answer(fitted, question) for question in asked]
@@ -46,5 +50,5 @@ def query(model: options.Model, queries: Queries, json: options.Json = False) ->
             typer.echo("\t".join(map(text, _values(found))))
 
 
-def _values(found: Answer) -> list[object]:
+def _values(found: "Answer") -> list[object]:
     return found.value if isinstance(found.value, list) else [found.value]

@@ -1,4 +1,4 @@
-"""What commands print: tables on a terminal, plain text elsewhere, JSON for machines."""
+"""Print results: tables on a terminal, tab-separated text elsewhere, JSON for programs."""
 
 import datetime
 import json
@@ -9,16 +9,14 @@ from typing import Any
 
 import typer
 
-from marginals.io.table_formats import Path
-
 
 def print_json(content: Mapping[str, Any]) -> None:
     """Print one JSON object on a line."""
     typer.echo(json.dumps(plain(content), ensure_ascii=False, allow_nan=False))
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
-    """Print a table: with lines on a terminal, else a header and cells between tabs."""
+def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table: with rules on a terminal, else a header and cells separated by tabs."""
     cells = [[text(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         for line in [list(header), *cells]:
@@ -28,25 +26,19 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], title: str
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(*header, title=title or None, title_justify="left")
+    table = Table(*header)
     for row in cells:
         table.add_row(*map(escape, row))
     Console().print(table)
 
 
 def note(message: str) -> None:
-    """Tell something on stderr, where it is in nobody's way."""
+    """Print a message on stderr."""
     typer.echo(message, err=True)
 
 
-def wrote(rows: int, path: Path) -> None:
-    """Tell what was written, unless the reader saw it."""
-    if str(path) != "-":
-        note(f"Wrote {rows} row{'' if rows == 1 else 's'} to {path}.")
-
-
 def text(value: Any) -> str:
-    """Write a value for a person on a terminal, for a program with all digits.
+    """Format a value: six digits on a terminal, all digits elsewhere.
 
     >>> text(0.1), text(3), text("Oslo"), text(None)
     ('0.1', '3', 'Oslo', '')
@@ -62,7 +54,7 @@ def text(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return what JSON can hold; NaN and other missing values are null, infinities words.
+    """Convert a value to JSON types; missing values become null and infinities strings.
 
     >>> plain({"a": float("nan"), "b": [float("-inf"), 1.5]})
     {'a': None, 'b': ['-inf', 1.5]}

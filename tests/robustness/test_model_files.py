@@ -14,7 +14,7 @@ import pytest
 from marginals import MDMA, load
 from marginals.columns import Schema
 from marginals.io import container
-from marginals.io.container import FileError
+from marginals.io.safe_files import FileError
 from tests.queries.conftest import KINDS, make_frame
 from tests.robustness.questions import Refused, answer
 
