@@ -1,5 +1,6 @@
 """`plot` and `demo`."""
 
+import importlib
 from typing import Annotated, Any
 
 import typer
@@ -67,10 +68,9 @@ def plotting_module() -> Any:
         import matplotlib as mpl
 
         mpl.use("Agg")
-        from marginals import plotting
+        return importlib.import_module("marginals.plotting")
     except ImportError as error:
         raise ImportError(
             f"Expected matplotlib and marginals.plotting for pictures; {error}. "
             "Run: pip install 'marginals[plot]'."
         ) from error
-    return plotting

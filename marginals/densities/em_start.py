@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
 from marginals.densities.coupled import CopulaDensity
@@ -36,6 +34,10 @@ def start_by_em(model: CopulaDensity, x: Tensor, seed: int = 0, scales: bool = F
     that are not coupled take part as numbers, frequent categories as indicators. EM starts from
     clusters, or with `scales` from components of one centre and growing spread: joint tails.
     """
+    # Imported here: most sessions start no mixture, and these take most of a second.
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
     generator = torch.Generator().manual_seed(seed)
     x = x[torch.randperm(len(x), generator=generator)[:_MOST_ROWS]]
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
