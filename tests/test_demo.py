@@ -1,6 +1,5 @@
 """The tour runs from start to end, says what it promises, and draws its picture."""
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,7 @@ def test_tour(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     assert err == "", "no progress bar away from a terminal"
     assert max(map(len, out.replace(str(tmp_path), "").splitlines())) <= 80
-    for told in ("Gaussian mixture", "KDE", "P(proline > 1000", "Q[0.05", "truth", "tail"):
+    for told in ("Gaussian mixture", "KDE", "P(proline > 1000", "Q[0.05", "truth", "surprise"):
         assert told in out
     picture = tmp_path / "new" / demo.PICTURE
     assert picture.read_bytes()[:4] == b"\x89PNG"
@@ -52,12 +51,12 @@ def test_peers_are_scored_in_the_units_of_the_columns(data: demo.Wine) -> None:
     assert np.allclose(before - after, len(demo.MEASURED) * np.log(10))
 
 
-def test_anomaly_names_the_cell_that_was_spoilt(data: demo.Wine) -> None:
+def test_surprise_names_the_cell_that_was_spoilt(data: demo.Wine) -> None:
     model = MDMA(width=8, max_steps=100, random_state=0).fit(data.train)
     test = data.test.copy()
     spoilt = int(test.index[7])
     test.loc[spoilt, "hue"] = 4.0
-    table = demo.anomaly(model, dataclasses.replace(data, test=test))
+    table = demo.surprise(model, data.train, test)
     assert table.columns[0].header == f"row {spoilt}"
     assert cells(table)[0][:2] == ["hue", "4"]
 

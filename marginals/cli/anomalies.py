@@ -7,7 +7,7 @@ import typer
 from marginals.cli import options
 from marginals.cli.command import command
 from marginals.cli.models import format_for, load_model, table
-from marginals.cli.output import print_json, print_table, records
+from marginals.cli.output import bar, print_json, print_table, records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,6 @@ def _lowest(model: Any, data: str, top: int, format: str | None) -> "pd.DataFram
     import numpy as np
     import pandas as pd
 
-    from marginals.cli.progress_bar import bar
     from marginals.io import tables
 
     lowest = pd.DataFrame()

@@ -34,9 +34,6 @@ Tier = Annotated[
         help="Columns between commas that no later tier causes; may repeat, earliest first.",
     ),
 ]
-Ignore = Annotated[
-    list[str] | None, typer.Option("--ignore", metavar="COLUMN", help="A column to leave out.")
-]
 Out = Annotated[
     list[str] | None,
     typer.Option(
@@ -66,7 +63,7 @@ def causal(
     alpha: Alpha = 0.01,
     max_cond_vars: Most = None,
     tier: Tier = None,
-    ignore: Ignore = None,
+    ignore: options.Ignore = None,
     output: Out = None,
     format: options.Format = None,
     json: options.Json = False,

@@ -61,7 +61,7 @@ def main(folder: str | Path = "demo", max_steps: int | None = None) -> None:
     _head(console, "The table")
     console.print(f"{rows} wines to fit, {cells.mean():.0%} of their cells hidden.")
     model = MDMA(max_steps=max_steps, random_state=0).fit(data.train)
-    console.print(schema(model, data.train))
+    console.print(escape(str(model.schema_)))
     result = model.result_
     console.print(f"Fitted in {result.seconds:.1f} s ({result.steps} steps).")
     _head(console, "Log density of held-out rows")
@@ -79,11 +79,11 @@ def main(folder: str | Path = "demo", max_steps: int | None = None) -> None:
     console.print(draws(model))
     _head(console, "A row with gaps, imputed")
     console.print(filled(model, data))
-    _head(console, "The most anomalous held-out row, and why")
-    console.print(anomaly(model, data))
+    _head(console, "The most surprising held-out row, and why")
+    console.print(surprise(model, data.train, data.test))
     console.print(
-        "Tail: how likely a value this far out is, given the rest of the row. The first line is "
-        "the reason."
+        "Tail: the probability of a value as far out, given the row's other values; the smallest "
+        "is to blame. Surprise: -log p(value | the other values), less the column's expected one."
     )
     _head(console, "Picture")
     console.print(escape(draw(model, data.train, Path(folder))), soft_wrap=True)
@@ -101,21 +101,6 @@ def load(seed: int) -> Wine:
 
 
 # Sections of the tour -------------------------------------------------------------------------
-
-
-def schema(model: MDMA, train: pd.DataFrame) -> Table:
-    """Show what was inferred about each column."""
-    rows = [
-        (
-            str(column.name),
-            type(column.kind).__name__.lower(),
-            column.dtype,
-            f"{int(train[column.name].isna().sum())}",
-            _span(train[column.name]),
-        )
-        for column in model.schema_
-    ]
-    return _table(["column", "kind", "dtype", "hidden", "values"], rows)
 
 
 def scores(model: MDMA, data: Wine) -> Table:
@@ -178,17 +163,18 @@ def filled(model: MDMA, data: Wine) -> Table:
     return _table(["hidden cell", "imputed", "90 % interval", "truth"], rows)
 
 
-def anomaly(model: MDMA, data: Wine) -> Table:
-    """Explain the most anomalous row by the cells that its other cells explain least."""
-    detector = MDMAOutlierDetector(model).fit(data.train)
-    row = data.test.iloc[[int(np.argmin(detector.score_samples(data.test)))]]
-    cells = detector.normal_ranges(row, 0.9).sort_values("tail").head(4)
+def surprise(model: MDMA, train: pd.DataFrame, test: pd.DataFrame) -> Table:
+    """Explain the most extreme row by the cells that are farthest out given the others."""
+    detector = MDMAOutlierDetector(model).fit(train)
+    row = test.iloc[[int(np.argmin(detector.score_samples(test)))]]
+    above = detector.explain(row).iloc[0]
     rows = []
-    for cell in cells.itertuples():
-        usual = f"{_short(cell.lower)} to {_short(cell.upper)}"
-        expected = cell.expected if cell.column == CLASS else usual
-        rows.append((cell.column, _short(cell.value), expected, f"{cell.tail:.2g}"))
-    return _table([f"row {row.index[0]}", "value", "expected (90 %)", "tail"], rows)
+    for _, line in detector.normal_ranges(row, level=0.9).nsmallest(4, "tail").iterrows():
+        name, low, high = line["column"], line["lower"], line["upper"]
+        usual = line["expected"] if low is None else f"{_short(low)} to {_short(high)}"
+        tail = f"{line['tail']:.2g}"
+        rows.append((name, _short(line["value"]), usual, tail, f"{above[name]:+.1f}"))
+    return _table([f"row {row.index[0]}", "value", "expected (90 %)", "tail", "surprise"], rows)
 
 
 def draw(model: MDMA, train: pd.DataFrame, folder: Path) -> str:
@@ -234,12 +220,6 @@ def _standardised(search: Any, train: pd.DataFrame, test: pd.DataFrame) -> npt.N
 def _ahead(gain: npt.NDArray[np.float64]) -> str:
     """Return a mean over rows with its standard error."""
     return f"{gain.mean():.2f} ± {gain.std(ddof=1) / len(gain) ** 0.5:.2f}"
-
-
-def _span(series: pd.Series) -> str:
-    if series.name == CLASS:
-        return ", ".join(map(str, series.cat.categories))
-    return f"{_short(series.min())} to {_short(series.max())}"
 
 
 def _short(value: Any) -> str:

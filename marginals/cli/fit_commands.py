@@ -26,9 +26,6 @@ Columns = Annotated[
         help="The kind of a column, instead of the inferred one; may repeat.",
     ),
 ]
-Ignore = Annotated[
-    list[str] | None, typer.Option("--ignore", metavar="COLUMN", help="A column to leave out.")
-]
 Validation = Annotated[
     str | None,
     typer.Option(
@@ -75,7 +72,7 @@ def fit(
     data: options.Data,
     output: ModelFile,
     columns: Columns = None,
-    ignore: Ignore = None,
+    ignore: options.Ignore = None,
     validation: Validation = None,
     effort: Effort = "fast",
     seed: options.Seed = 0,

@@ -39,4 +39,8 @@ GivenColumns = Annotated[
     list[str] | None,
     typer.Option("--given", "-g", metavar="COLUMN", help="A column to condition on; may repeat."),
 ]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option("--ignore", metavar="COLUMN", help="A column to leave out; may repeat."),
+]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")]

@@ -1,10 +1,11 @@
 """Print results: tables on a terminal, tab-separated text elsewhere, JSON for programs."""
 
+import contextlib
 import datetime
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -35,6 +36,22 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 def note(message: str) -> None:
     """Print a message on stderr."""
     typer.echo(message, err=True)
+
+
+@contextlib.contextmanager
+def bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how many rows are done; yield a function that adds to them."""
+    from marginals.training.progress_bar import ProgressBar
+
+    done = 0
+
+    def advance(rows: int) -> None:
+        nonlocal done
+        done += rows
+        shown.update(done, total, f"{done} rows")
+
+    with ProgressBar(None, label=label) as shown:
+        yield advance
 
 
 def text(value: Any) -> str:

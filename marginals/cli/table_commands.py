@@ -10,7 +10,7 @@ import typer
 from marginals.cli import models, options
 from marginals.cli.command import command
 from marginals.cli.models import evidence, format_for, load_model, table
-from marginals.cli.output import note, print_json, records
+from marginals.cli.output import bar, note, print_json, records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,7 +95,6 @@ def sample(
     json: options.Json = False,
 ) -> None:
     """Draw rows from the model, given evidence or none."""
-    from marginals.cli.progress_bar import bar
     from marginals.columns.table_coercion import as_frame
 
     fitted = load_model(model)
@@ -162,7 +161,6 @@ def _seed(seed: int, batch: int) -> int:
 
 
 def _bar_for(what: str, data: str, format: str | None) -> Any:
-    from marginals.cli.progress_bar import bar
     from marginals.io import tables
 
     return bar(what, tables.count(data, format_for(data, format)))
