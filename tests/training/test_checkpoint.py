@@ -184,13 +184,13 @@ def after_the_optimiser(model: Density, monkeypatch: pytest.MonkeyPatch) -> None
 
 def in_writing(model: Density, monkeypatch: pytest.MonkeyPatch) -> None:
     check = interrupt_when(lambda: True, 5)
-    replace = container._replace
+    write = container.write
 
-    def checked(*arguments: Any) -> None:
+    def checked(*arguments: Any, **options: Any) -> None:
         check()
-        replace(*arguments)
+        write(*arguments, **options)
 
-    monkeypatch.setattr(container, "_replace", checked)
+    monkeypatch.setattr(container, "write", checked)
 
 
 # Each moment, the step of the last evaluation before it, and the seconds between checkpoints.
