@@ -20,6 +20,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KernelDensity
 
+from marginals.cli.output import rich_table
 from marginals.cli.plot_commands import plotting_module
 from marginals.estimators.mdma import MDMA
 from marginals.estimators.outlier_detector import MDMAOutlierDetector
@@ -201,12 +202,7 @@ def _head(console: Console, title: str) -> None:
 
 
 def _table(header: list[str], rows: Iterable[Iterable[str]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in header:
-        table.add_column(escape(name))
-    for row in rows:
-        table.add_row(*(escape(cell) for cell in row))
-    return table
+    return rich_table(header, rows, box=None, pad_edge=False, header_style="dim")
 
 
 def _standardised(search: Any, train: pd.DataFrame, test: pd.DataFrame) -> npt.NDArray[np.float64]:

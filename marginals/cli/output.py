@@ -6,9 +6,12 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def print_json(content: Mapping[str, Any]) -> None:
@@ -24,13 +27,19 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
             typer.echo("\t".join(line))
         return
     from rich.console import Console
+
+    Console().print(rich_table(header, cells))
+
+
+def rich_table(header: Iterable[str], rows: Iterable[Iterable[str]], **style: Any) -> "Table":
+    """Return a table for a terminal; `style` is passed to `rich.table.Table`."""
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(*header)
-    for row in cells:
+    table = Table(*map(escape, header), **style)
+    for row in rows:
         table.add_row(*map(escape, row))
-    Console().print(table)
+    return table
 
 
 def note(message: str) -> None:

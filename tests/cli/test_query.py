@@ -134,6 +134,7 @@ def test_plot(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert [columns for columns, _ in asked] == [None, ["age", "city"]]
     assert set(COLUMNS) <= set(asked[1][1].columns)
     assert Path(path).stat().st_size > 0
+    assert "folder that exists" in run("plot", "absent.mdma", "-o", "no/x.png", code=1).stderr
 
 
 def test_demo(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
