@@ -6,7 +6,7 @@ import typer
 
 from marginals.cli import options
 from marginals.cli.command import command
-from marginals.cli.models import format_for, load_model, table
+from marginals.cli.models import load_model, table
 from marginals.cli.output import bar, print_json, print_table, records
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _lowest(model: Any, data: str, top: int, format: str | None) -> "pd.DataFram
     from marginals.io import tables
 
     lowest = pd.DataFrame()
-    with bar("score", tables.count(data, format_for(data, format))) as advance:
+    with bar("score", tables.count(data, format)) as advance:
         for frame in table(model, data, format):
             scored = frame.assign(log_density=np.asarray(model.score_samples(frame)))
             lowest = pd.concat([lowest, scored]) if len(lowest) else scored

@@ -7,7 +7,7 @@ import typer
 
 from marginals.cli import options
 from marginals.cli.command import command
-from marginals.cli.models import format_for, load_model, named, without
+from marginals.cli.models import load_model, named, without
 from marginals.cli.output import note, print_json, print_table
 from marginals.io.safe_files import check_target
 
@@ -191,7 +191,7 @@ def _sampled(
         path,
         rows,
         seed,
-        format_for(path, format),
+        format,
         dtypes={name: str for name, kind in kinds.items() if is_text(kind)},
         listed=listed,
         ignored=[*ignore, *(name for name in kinds if name not in listed)],
@@ -223,8 +223,7 @@ def _like(
     times = {c: t for c, t in frame.dtypes.items() if t.kind in "mM"}
     text = {c: str for c in frame.columns if is_text(frame[c])}
     names = [str(name) for name in frame.columns]
-    kind = format_for(path, format)
-    return sample(path, rows, seed, kind, names, {**text, **times}, ignored=names).frame
+    return sample(path, rows, seed, format, names, {**text, **times}, ignored=names).frame
 
 
 def _report(model: Any, facts: dict[str, Any], crowded: tuple[str, ...]) -> None:

@@ -37,23 +37,11 @@ def evidence(model: Any, given: str) -> dict[Any, Any] | None:
     return to_evidence(parse_conditions(given), model.schema_, given) or None
 
 
-def format_for(path: str, format: str | None) -> str | None:
-    """Return the format of a path: its suffix takes precedence over `--format`."""
-    from marginals.io import tables
-
-    if path == "-" or format is None:
-        return format
-    try:
-        return tables.format_of(path)
-    except ValueError:
-        return tables.format_of(path, format)
-
-
 def read_table(path: str, format: str | None, schema: "Schema | None" = None) -> "pd.DataFrame":
     """Read a whole table; with a schema, give its columns the model's names."""
     from marginals.io import tables
 
-    frame = tables.read(path, format_for(path, format))
+    frame = tables.read(path, format)
     return frame if schema is None else renamed(frame, schema)
 
 
@@ -70,11 +58,10 @@ def table(
     """
     from marginals.io import tables
 
-    kind = format_for(path, format)
     own = [str(name) for name in model.schema_.names]
-    present = None if everything else tables.names(path, kind)
+    present = None if everything else tables.names(path, format)
     chosen = None if present is None else [name for name in own if name in present]
-    for frame in tables.batches(path, ROWS, kind, chosen, dtypes(model.schema_)):
+    for frame in tables.batches(path, ROWS, format, chosen, dtypes(model.schema_)):
         shared = [name for name in frame.columns if str(name) in own]
         if not shared:
             raise ValueError(

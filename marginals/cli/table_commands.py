@@ -9,7 +9,7 @@ import typer
 
 from marginals.cli import models, options
 from marginals.cli.command import command
-from marginals.cli.models import evidence, format_for, load_model, table
+from marginals.cli.models import evidence, load_model, table
 from marginals.cli.output import bar, note, print_json, records
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _seed(seed: int, batch: int) -> int:
 def _bar_for(what: str, data: str, format: str | None) -> Any:
     from marginals.io import tables
 
-    return bar(what, tables.count(data, format_for(data, format)))
+    return bar(what, tables.count(data, format))
 
 
 @contextlib.contextmanager
@@ -183,7 +183,7 @@ def _rows_out(
 
     with contextlib.ExitStack() as stack:
         if not inside:
-            write = stack.enter_context(tables.writing(path, format_for(path, format)))
+            write = stack.enter_context(tables.writing(path, format))
         yield append
     if json:
         print_json({"count": rows, **({"rows": parts} if inside else {"output": path})})

@@ -38,20 +38,21 @@ _SUFFIXES = {
 
 
 def format_of(path: Path, format: str | None = None) -> str:
-    """Return the format of a file: `format` if it is given, else the one its suffix names.
+    """Return the format that a file's suffix names, else `format`.
 
-    >>> format_of("data.csv.gz"), format_of("data.feather"), format_of("-")
-    ('csv', 'arrow', 'csv')
+    Standard input and output have no suffix, and are CSV by default.
+
+    >>> format_of("data.csv.gz"), format_of("data.feather"), format_of("-"), format_of("-", "tsv")
+    ('csv', 'arrow', 'csv', 'tsv')
     """
-    if format is not None:
-        if format not in FORMATS:
-            raise FileError(f"Expected the format to be one of {FORMATS}; got {format!r}.")
-        return format
+    if format not in (None, *FORMATS):
+        raise FileError(f"Expected the format to be one of {FORMATS}; got {format!r}.")
     name = os.fspath(path).lower()
-    if name == "-":
-        return "csv"
     kind = _SUFFIXES.get(os.path.splitext(name.removesuffix(".gz"))[1])
-    if kind is None or (_is_gzip(name) and kind not in SEPARATORS):
+    if _is_gzip(name) and kind not in SEPARATORS:
+        kind = None
+    kind = kind or format or ("csv" if name == "-" else None)
+    if kind is None:
         raise FileError(
             f"Expected the name of a table to end in one of {', '.join(_SUFFIXES)}, .csv.gz or "
             f".tsv.gz; got {os.fspath(path)!r}. Rename the file or choose a format of "
@@ -73,7 +74,7 @@ def read(
 
     Args:
         path: The file; "-" for standard input.
-        format: One of `FORMATS`; by default the suffix decides, and standard input is CSV.
+        format: One of `FORMATS`, for standard input and files without a known suffix.
         columns: The columns to read, in this order; by default all.
         dtypes: Types of columns in text files, which are inferred otherwise. Dates in ISO 8601 are
             recognised.
@@ -225,7 +226,7 @@ def writing(path: Path, format: str | None = None) -> Iterator[Callable[[pd.Data
 
     Args:
         path: The file; "-" for standard output.
-        format: One of `FORMATS`; by default the suffix decides, and standard output is CSV.
+        format: One of `FORMATS`, for standard output and files without a known suffix.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
