@@ -65,7 +65,7 @@ def test_files(run: Run, folder: Path) -> None:
 
 
 def test_a_table_is_fitted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from marginals.causal import testers
+    from marginals.causal import pc_search
     from marginals.estimators.loading import load
 
     fitted: list[pd.DataFrame] = []
@@ -75,7 +75,7 @@ def test_a_table_is_fitted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         model: Any = load("chain.mdma")
         return model.marginal(list(table)).independence_tester(data=table)
 
-    monkeypatch.setattr(testers, "cross_fit", quick)
+    monkeypatch.setattr(pc_search, "cross_fit", quick)
     done = run("causal", "chain.csv", "--ignore", "rent")
     assert "age\t--\twage" in done.stdout
     assert list(fitted[0]) == ["age", "wage"]

@@ -3,10 +3,9 @@
 from typing import Any
 
 from marginals.plotting.canvas import BLUE, GREY, LIGHT, SIZE, WIDTH, Axes, axes_or_new, wrapped
+from marginals.structure.mixed_graph import directed_edges, undirected_edges
 
-__all__ = ["graph"]
-
-_LETTERS = 10  # of a name in a line; longer ones are broken in two or shortened
+_LETTERS = 10  # per line of a name; longer names are broken in two or shortened
 
 
 def graph(network: Any, *, ax: Axes = None) -> Axes:
@@ -15,39 +14,33 @@ def graph(network: Any, *, ax: Axes = None) -> Axes:
     Needs networkx, which comes with `pip install "marginals[causal]"`.
 
     Args:
-        network: a `networkx.DiGraph`, in which an undirected edge is there both ways.
-        ax: matplotlib axes, by default new ones.
+        network: a `networkx.DiGraph`, in which an undirected edge appears both ways.
+        ax: axes to draw on; by default a new figure.
     """
     import networkx as nx
 
-    count = len(network)
-    side = min(WIDTH, 2.2 + 0.3 * count)
+    side = min(WIDTH, 2.2 + 0.3 * len(network))
     ax = axes_or_new(ax, (side, side))
     places = _places(network)
-    arrows = [(a, b) for a, b in network.edges if not network.has_edge(b, a)]
-    order = {node: i for i, node in enumerate(network.nodes)}
-    lines = [(a, b) for a, b in network.edges if order[a] < order[b] and network.has_edge(b, a)]
     names = {node: wrapped(node, _LETTERS) for node in network.nodes}
+    box = {"boxstyle": "round,pad=0.35", "facecolor": "#EAF3F9", "edgecolor": LIGHT}
+    nx.draw_networkx_labels(network, places, names, ax=ax, font_size=SIZE, bbox=box)
     # Edges end at a circle around each name, in points squared.
     sizes = [(0.58 * SIZE * max(map(len, names[node].split("\n"))) + 10) ** 2 for node in network]
-    box = {"boxstyle": "round,pad=0.35", "facecolor": "#EAF3F9", "edgecolor": LIGHT}
-    shared = {"ax": ax, "node_size": sizes, "nodelist": list(network), "width": 1.1}
-    nx.draw_networkx_labels(network, places, names, ax=ax, font_size=SIZE, bbox=box)
-    if arrows:
-        nx.draw_networkx_edges(
-            network, places, edgelist=arrows, edge_color=BLUE, arrowsize=10, **shared
-        )
-    if lines:
-        nx.draw_networkx_edges(
-            network, places, edgelist=lines, edge_color=GREY, arrowstyle="-", **shared
-        )
+    for edges, style in (
+        (directed_edges(network), {"edge_color": BLUE, "arrowsize": 10}),
+        (undirected_edges(network), {"edge_color": GREY, "arrowstyle": "-"}),
+    ):
+        if edges:
+            ends = {"nodelist": list(network), "node_size": sizes}
+            nx.draw_networkx_edges(network, places, edges, width=1.1, ax=ax, **ends, **style)
     ax.margins(0.15)
     ax.set_axis_off()
     return ax
 
 
 def _places(network: Any) -> Any:
-    """Return where columns go: as far apart as their paths are long, the same in every run."""
+    """Return a layout, the same in every run, with columns as far apart as their paths are long."""
     import networkx as nx
 
     plain = network.to_undirected()

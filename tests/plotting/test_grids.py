@@ -1,4 +1,4 @@
-"""Levels, grids and scales, against answers worked out by other means."""
+"""Levels, grids and scales, against independent answers."""
 
 import subprocess
 import sys
@@ -10,10 +10,11 @@ import pytest
 from marginals.estimators.mdma import MDMA
 from marginals.plotting.axis_scale import scale_of
 from marginals.plotting.canvas import shown, wrapped
-from marginals.plotting.course import window
-from marginals.plotting.gaps import patterns, percent
 from marginals.plotting.grid import Grid, grid_of, joint, masses, subject
-from marginals.plotting.levels import correlation, density_levels, likely_set
+from marginals.plotting.marginal_plots import likely_set
+from marginals.plotting.missingness_plot import patterns, percent
+from marginals.plotting.pair_plots import correlation, density_levels
+from marginals.plotting.training_plot import window
 from tests.plotting.conftest import LONG
 
 EVERY = ["x", "wage", "children", "visits", "city", "ok", "size", "when", "wait", "zero", LONG]
@@ -26,39 +27,26 @@ def normal_density(rho: float) -> tuple[np.ndarray, np.ndarray]:
     return side, np.exp(-form / 2) / (2 * np.pi * np.sqrt(1 - rho**2))
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.6])
-def test_levels_of_a_normal(rho: float) -> None:
-    _, density = normal_density(rho)
+@pytest.mark.parametrize("rho", [-0.4, 0.0, 0.7])
+def test_levels_and_correlation_of_a_normal(rho: float) -> None:
+    side, density = normal_density(rho)
     shares = [0.1, 0.5, 0.9]
     # The region of mass p is an ellipse on whose edge the density is 1 - p of its peak's.
-    expected = density.max() * (1 - np.array(shares))
-    np.testing.assert_allclose(density_levels(density, shares), expected, rtol=0.01)
+    levels = density_levels(density, shares)
+    np.testing.assert_allclose(levels, density.max() * (1 - np.array(shares)), rtol=0.01)
+    np.testing.assert_allclose(density_levels(density * 1e300, shares) / 1e300, levels)
+    assert correlation(3 + 2 * side, 5 * side, density) == pytest.approx(rho, abs=1e-6)
 
 
-def test_levels_do_not_depend_on_units() -> None:
-    _, density = normal_density(0.3)
-    scaled = density_levels(density * 1e300, [0.5]) / 1e300
-    np.testing.assert_allclose(scaled, density_levels(density, [0.5]))
-
-
-def test_levels_of_a_flat_density() -> None:
+def test_levels_and_correlation_of_constants() -> None:
     assert density_levels(np.ones((3, 3)), [0.1, 0.9]).tolist() == [1, 1]
+    assert np.isnan(correlation(np.zeros(1), np.arange(3.0), np.ones((3, 1))))
 
 
 @pytest.mark.parametrize("shares", [[], [0.0], [1.0], [0.5, 90.0]])
 def test_levels_are_shares(shares: list[float]) -> None:
     with pytest.raises(ValueError, match="Expected `levels`"):
         density_levels(np.ones((2, 2)), shares)
-
-
-@pytest.mark.parametrize("rho", [-0.4, 0.0, 0.7])
-def test_correlation_of_a_normal(rho: float) -> None:
-    side, density = normal_density(rho)
-    assert correlation(3 + 2 * side, 5 * side, density) == pytest.approx(rho, abs=1e-6)
-
-
-def test_correlation_of_a_constant() -> None:
-    assert np.isnan(correlation(np.zeros(1), np.arange(3.0), np.ones((3, 1))))
 
 
 def test_likely_set() -> None:
@@ -71,39 +59,35 @@ def test_likely_set() -> None:
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("with_data", [False, True])
 def test_grids_hold_the_mass(model: MDMA, frame: pd.DataFrame, name: str, with_data: bool) -> None:
-    asked = subject(model, None, frame if with_data else None)
-    grid = grid_of(asked, name, 400)
-    mass = masses(asked, grid)
+    source = subject(model, None, frame if with_data else None)
+    grid = grid_of(source, name, 400)
+    mass = masses(source, grid)
     total = mass.sum() * (1 if grid.bars else grid.spacing)
     atom = model.prob({"zero": 0}) if name == "zero" else 0.0
     assert total + atom == pytest.approx(0.995, abs=0.02)
     assert len(grid) == len(grid.numbers) == len(grid.values) == len(mass)
 
 
-def test_bars_are_probabilities(model: MDMA) -> None:
-    asked = subject(model, None, None)
-    grid = grid_of(asked, "children", 100)
+def test_grids_of_whole_numbers(model: MDMA) -> None:
+    source = subject(model, None, None)
+    grid = grid_of(source, "children", 100)
     assert grid.bars
-    for value, mass in zip(grid.values, masses(asked, grid), strict=True):
+    for value, mass in zip(grid.values, masses(source, grid), strict=True):
         assert mass == pytest.approx(model.prob({"children": value}), rel=1e-5)
-
-
-def test_many_whole_numbers_are_thinned(model: MDMA) -> None:
-    asked = subject(model, None, None)
-    grid = grid_of(asked, "visits", 40)
-    assert not grid.bars
-    assert not grid.strips
-    assert len(grid) < 90
-    assert all(float(value).is_integer() for value in grid.values)
+    many = grid_of(source, "visits", 40)
+    assert not many.bars
+    assert not many.strips
+    assert len(many) < 90
+    assert all(float(value).is_integer() for value in many.values)
 
 
 def test_pairs_sum_to_marginals(model: MDMA) -> None:
-    asked = subject(model, None, None)
-    city, size = (grid_of(asked, name, 10) for name in ("city", "size"))
-    mass = joint(asked, city, size)
+    source = subject(model, None, None)
+    city, size = (grid_of(source, name, 10) for name in ("city", "size"))
+    mass = joint(source, city, size)
     assert mass.shape == (len(size), len(city))
-    np.testing.assert_allclose(mass.sum(0), masses(asked, city), rtol=1e-5)
-    np.testing.assert_allclose(mass.sum(1), masses(asked, size), rtol=1e-5)
+    np.testing.assert_allclose(mass.sum(0), masses(source, city), rtol=1e-5)
+    np.testing.assert_allclose(mass.sum(1), masses(source, size), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["x", "when", "wait"])
@@ -114,21 +98,17 @@ def test_scales_come_back(model: MDMA, name: str) -> None:
     np.testing.assert_allclose(scale.numbers(scale.values(numbers)), numbers, rtol=1e-12)
 
 
-def test_times_are_days_and_durations_have_a_unit(model: MDMA) -> None:
+def test_times_and_durations(model: MDMA) -> None:
     when = scale_of(model.schema_["when"])
-    # Midnight in Oslo is 23:00 of the day before in matplotlib's days, which are UTC's.
+    # Midnight in Oslo is 23:00 UTC on the day before, and matplotlib's days are UTC's.
     assert when.numbers([pd.Timestamp("1970-01-02", tz="Europe/Oslo")]) == [23 / 24]
-    wait = scale_of(model.schema_["wait"], pd.Timedelta(hours=5))
-    assert wait.label == "wait (hours)"
-    assert wait.numbers([pd.Timedelta(minutes=90), None])[0] == 1.5
-
-
-def test_texts(model: MDMA) -> None:
-    when = scale_of(model.schema_["when"])
     noon = pd.Timestamp("2020-05-01 12:00", tz="Europe/Oslo")
     assert when.texts([noon, noon + pd.Timedelta(days=1)]) == ["2020-05-01", "2020-05-02"]
     later = noon + pd.Timedelta(hours=1)
     assert when.texts([noon, later]) == ["2020-05-01 12:00", "2020-05-01 13:00"]
+    wait = scale_of(model.schema_["wait"], pd.Timedelta(hours=5))
+    assert wait.label == "wait (hours)"
+    assert wait.numbers([pd.Timedelta(minutes=90), None])[0] == 1.5
 
 
 def test_unknown_categories_have_no_place(model: MDMA) -> None:
@@ -145,15 +125,11 @@ def test_names_are_literal_and_short() -> None:
     assert wrapped("x" * 30, 9).count("\n") == 0
 
 
-def test_patterns_and_percents() -> None:
-    flags = np.array([[1, 0], [0, 0], [0, 0]], dtype=bool)
-    found = patterns(flags)
-    assert found.missing.tolist() == [[False, False], [True, False]]
-    assert found.shares.sum() == pytest.approx(1)
+def test_patterns_percents_and_windows() -> None:
+    rows, shares = patterns(np.array([[1, 0], [0, 0], [0, 0]], dtype=bool))
+    assert rows.tolist() == [[False, False], [True, False]]
+    assert shares.sum() == pytest.approx(1)
     assert percent(1.0) == "100 %"
-
-
-def test_window_of_one_score() -> None:
     low, high = window([1.0], [1.0])
     assert low < 1 < high
 

@@ -1,4 +1,4 @@
-"""Every picture on every kind of column: what comes back, what it says, and what it refuses."""
+"""Every plot on every kind of column: its contents, labels and errors."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,14 +9,15 @@ import pytest
 
 from marginals import plotting
 from marginals.estimators.mdma import MDMA
+from marginals.synthesis import synthesis_report
 from marginals.training import FitResult
 from marginals.training.result import Record
 from tests.plotting.conftest import LONG
-from tests.plotting.test_helpers import EVERY
+from tests.plotting.test_grids import EVERY
 
 
 def drawn(ax: Any) -> Any:
-    """Draw for real, as ticks and layout are made only then."""
+    """Render, because ticks and layout are made only then."""
     ax.figure.canvas.draw()
     return ax
 
@@ -46,23 +47,17 @@ def test_marginal(model: MDMA, frame: pd.DataFrame, name: str) -> None:
     assert ax.get_ylim()[0] == 0
 
 
-def test_marginal_is_the_models_density(model: MDMA) -> None:
-    x, y = curve(plotting.marginal(model, "x"))
-    np.testing.assert_allclose(y, model.pdf(pd.DataFrame({"x": x})), rtol=1e-5)
-
-
-def test_marginal_honours_given(model: MDMA) -> None:
-    given = {"city": {"Oslo"}, "children": (1, None)}
+@pytest.mark.parametrize("given", [None, {"city": {"Oslo"}, "children": (1, None)}, {"ok": True}])
+def test_marginal_is_the_models_density(model: MDMA, given: Any) -> None:
     ax = plotting.marginal(model, "x", given=given)
     x, y = curve(ax)
     np.testing.assert_allclose(y, model.pdf(pd.DataFrame({"x": x}), given=given), rtol=1e-4)
-    assert ax.get_title(loc="left").replace("\n", " ") == "given city in {Oslo}, children > 1"
-
-
-def test_marginal_of_a_view(model: MDMA) -> None:
-    x, y = curve(plotting.marginal(model.condition({"ok": True}), "x"))
-    expected = model.pdf(pd.DataFrame({"x": x}), given={"ok": True})
-    np.testing.assert_allclose(y, expected, rtol=1e-4)
+    if given:
+        of_a_view = curve(plotting.marginal(model.condition(given), "x"))
+        np.testing.assert_allclose(of_a_view, [x, y], rtol=1e-6)
+    if given and "city" in given:
+        title = "given city in {Oslo}, children > 1"
+        assert ax.get_title(loc="left").replace("\n", " ") == title
 
 
 def test_marginal_marks_interval_and_median(model: MDMA) -> None:
@@ -85,16 +80,13 @@ def test_marginal_of_categories_has_dark_bars_for_the_likeliest(model: MDMA) -> 
     assert all((colour == dark[likeliest]) == (i == likeliest) for i, colour in enumerate(dark))
 
 
-def test_marginal_shows_atoms(model: MDMA) -> None:
-    ax = plotting.marginal(model, "zero")
-    assert f"P = {model.prob({'zero': 0}):.2f}" in [text.get_text() for text in ax.texts]
-
-
-def test_marginal_draws_where_it_is_told(model: MDMA) -> None:
+def test_marginal_shows_atoms_on_given_axes(model: MDMA) -> None:
     import matplotlib.pyplot as plt
 
     _, axes = plt.subplots(1, 2)
-    assert plotting.marginal(model, "x", ax=axes[1]) is axes[1]
+    ax = plotting.marginal(model, "zero", ax=axes[1])
+    assert f"P = {model.prob({'zero': 0}):.2f}" in [text.get_text() for text in ax.texts]
+    assert ax is axes[1]
     assert not axes[0].lines
     assert len(plt.get_fignums()) == 1
 
@@ -126,9 +118,28 @@ def test_data_without_a_cell(model: MDMA, frame: pd.DataFrame) -> None:
             ValueError,
             "Expected `data` to have the column 'x'",
         ),
+        (lambda m: plotting.copula(m, "x", "city"), ValueError, "'city'"),
+        (lambda m: plotting.copula(m, "x", "wage", given={"x": 1.0}), ValueError, "`given`"),
+        (lambda m: plotting.tails(m, "x", "wage", least=0.7), ValueError, "`least`"),
+        (lambda m: plotting.dependence(matrix(3).iloc[:2]), ValueError, "same names along both"),
+        (lambda m: plotting.dependence(MDMA()), TypeError, "got MDMA"),
+        (
+            lambda m: plotting.dependence(pd.DataFrame([[0, 9], [1, 0]])),
+            ValueError,
+            r"symmetric; got different values .*\(m \+ m\.T\) / 2",
+        ),
+        (lambda m: plotting.training([1, 2]), TypeError, "Expected `result` to be a FitResult"),
+        (
+            lambda m: plotting.training(FitResult((), 0, 0.0, "max_steps", 0.0)),
+            ValueError,
+            "got none",
+        ),
+        (lambda m: plotting.missingness(np.ones(3)), ValueError, "Expected `frame`"),
+        (lambda m: plotting.missingness(pd.DataFrame({"a": []})), ValueError, "Expected `frame`"),
+        (lambda m: plotting.missingness(np.ones((2, 0))), ValueError, "Expected `frame`"),
     ],
 )
-def test_refusals(model: MDMA, call: Any, error: type[Exception], match: str) -> None:
+def test_errors(model: MDMA, call: Any, error: type[Exception], match: str) -> None:
     import matplotlib.pyplot as plt
 
     with pytest.raises(error, match=match):
@@ -197,11 +208,11 @@ def test_pairs(model: MDMA, frame: pd.DataFrame, columns: list[str]) -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["model", "data"]
 
 
-def test_pairs_of_one_column(model: MDMA) -> None:
-    for columns in ("x", ["city"]):
-        axes = plotting.pairs(model, columns)
-        assert axes.shape == (1, 1)
-        assert axes[0, 0].get_xlabel() in ("x", "city")
+@pytest.mark.parametrize("columns", ["x", ["city"]])
+def test_pairs_of_one_column(model: MDMA, columns: Any) -> None:
+    axes = plotting.pairs(model, columns)
+    assert axes.shape == (1, 1)
+    assert axes[0, 0].get_xlabel() == columns[0]
 
 
 def test_pairs_draws_the_first_eight(model: MDMA) -> None:
@@ -284,30 +295,19 @@ def test_dependence(count: int) -> None:
     assert len(ax.texts) == (count * (count - 1) if count <= 12 else 0)
 
 
-def test_dependence_asks_a_model() -> None:
-    asked = []
+def test_dependence_of_a_model() -> None:
+    queried = []
 
     def mutual_information(a: str, b: str) -> Any:
-        asked.append((a, b))
+        queried.append((a, b))
         return SimpleNamespace(value=0.25)
 
     fake = SimpleNamespace(
         schema_=SimpleNamespace(names=("a", "b", "c")), mutual_information=mutual_information
     )
     ax = plotting.dependence(fake)
-    assert asked == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert queried == [("a", "b"), ("a", "c"), ("b", "c")]
     assert {text.get_text() for text in ax.texts} == {"0.25"}
-
-
-def test_dependence_refuses() -> None:
-    lopsided = matrix(3)
-    lopsided.iloc[0, 1] = 9
-    with pytest.raises(ValueError, match=r"symmetric; got different values .*\(m \+ m\.T\) / 2"):
-        plotting.dependence(lopsided)
-    with pytest.raises(ValueError, match="same names along both sides"):
-        plotting.dependence(matrix(3).iloc[:2])
-    with pytest.raises(TypeError, match="got MDMA"):
-        plotting.dependence(MDMA())
 
 
 def test_training_of_a_model(model: MDMA) -> None:
@@ -325,13 +325,6 @@ def test_training_shows_cuts() -> None:
     ax = drawn(plotting.training(result))
     assert [text.get_text() for text in ax.texts] == ["rate 0.05", "rate 0.025"]
     assert [text.xy[0] for text in ax.texts] == [10, 30]
-
-
-def test_training_refuses() -> None:
-    with pytest.raises(TypeError, match="Expected `result` to be a FitResult"):
-        plotting.training([1, 2])
-    with pytest.raises(ValueError, match="got none"):
-        plotting.training(FitResult((), 0, 0.0, "max_steps", 0.0))
 
 
 def test_missingness(frame: pd.DataFrame) -> None:
@@ -354,7 +347,56 @@ def test_missingness_of_wide_and_full_tables() -> None:
     assert [text.get_text() for text in full.get_yticklabels()] == ["100 %"]
 
 
-@pytest.mark.parametrize("frame", [np.ones(3), pd.DataFrame({"a": []}), np.ones((2, 0))])
-def test_missingness_refuses(frame: Any) -> None:
-    with pytest.raises(ValueError, match="Expected `frame`"):
-        plotting.missingness(frame)
+# Copulas and synthetic rows ---------------------------------------------------------------------
+
+
+def test_copula(model: MDMA, frame: pd.DataFrame) -> None:
+    import matplotlib.pyplot as plt
+
+    ax = drawn(plotting.copula(model, "x", "wage", data=frame))
+    assert ax.get_xlabel() == "level of x"
+    assert ax.get_xlim() == ax.get_ylim() == (0, 1)
+    (points,) = ax.get_lines()
+    levels = model.copula(["x", "wage"]).levels(frame).dropna()
+    np.testing.assert_allclose(points.get_xydata(), levels[["x", "wage"]])
+    _, own = plt.subplots()
+    assert plotting.copula(model, "x", "wait", given={"city": "Oslo"}, ax=own) is own
+    assert own.get_title(loc="left") == "given city = Oslo"
+
+
+def test_tails_are_the_models(model: MDMA, frame: pd.DataFrame) -> None:
+    ax = drawn(plotting.tails(model, "x", "wage", data=frame, least=0.01))
+    found = {line.get_label(): line.get_data() for line in ax.get_lines()}
+    q, lower = found["both low"]
+    copula = model.copula(["x", "wage"])
+    np.testing.assert_allclose(lower, copula.lower_tail("x", "wage", q))
+    np.testing.assert_allclose(found["both high"][1], copula.upper_tail("x", "wage", q))
+    q, share = found["data, low"]
+    assert ((share > 0) & (share <= 1)).all()
+    ranks = frame[["x", "wage"]].dropna().rank(pct=True)
+    near = (ranks <= q[-1]).all(axis=1).mean() / q[-1]
+    assert share[-1] == pytest.approx(near, abs=0.05)
+
+
+def rows(seed: int, columns: int = 3) -> pd.DataFrame:
+    random = np.random.default_rng(seed)
+    names = [f"column_{i}" for i in range(columns)]
+    frame = pd.DataFrame(random.normal(size=(80, columns)), columns=names)
+    return frame.assign(kind=random.choice(["a", "b"], size=80))
+
+
+def test_the_four_panels_of_a_synthesis_report() -> None:
+    figure = plotting.plot_synthesis(synthesis_report(rows(0), rows(1), rows(2)))
+    figure.draw_without_rendering()
+    columns, pairs, two_sample, copies = figure.axes
+    assert len(columns.patches) == 4
+    assert len(pairs.collections[0].get_offsets()) == 6
+    assert two_sample.get_ylim()[0] < 0.5 < two_sample.get_ylim()[1]
+    assert [text.get_text() for text in copies.get_legend().get_texts()] == ["holdout", "synthetic"]
+
+
+def test_synthesis_reports_with_many_columns_and_without_pairs() -> None:
+    many = plotting.plot_synthesis(synthesis_report(rows(0, 30), rows(1, 30)))
+    assert len(many.axes[0].patches) == 20
+    single = [rows(seed)[["kind"]] for seed in (0, 1)]
+    plotting.plot_synthesis(synthesis_report(*single)).draw_without_rendering()
