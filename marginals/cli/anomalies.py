@@ -1,18 +1,16 @@
 """`anomalies`: the rows that the model finds least likely."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import pandas as pd
 import typer
 
 from marginals.cli import options
 from marginals.cli.command import command
-from marginals.cli.models import format_for, load_model, table
-from marginals.cli.output import print_json, print_table, records
-from marginals.cli.progress_bar import bar
-from marginals.columns import Categorical, Continuous
-from marginals.io import tables
+from marginals.cli.models import load_model, table
+from marginals.cli.output import bar, print_json, print_table, records
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Top = Annotated[int, typer.Option("--top", min=1, help="How many rows to show.")]
 
@@ -34,6 +32,8 @@ def anomalies(
     json: options.Json = False,
 ) -> None:
     """Show the rows with the lowest log density, counted from 0, and which cell stands out."""
+    import pandas as pd
+
     fitted = load_model(model)
     rows = _lowest(fitted, data, top, format)
     found = pd.DataFrame({"row": rows.index, "log_density": rows.pop("log_density").to_numpy()})
@@ -44,10 +44,15 @@ def anomalies(
         print_table([str(name) for name in found.columns], found.to_numpy(dtype=object).tolist())
 
 
-def _lowest(model: Any, data: str, top: int, format: str | None) -> pd.DataFrame:
+def _lowest(model: Any, data: str, top: int, format: str | None) -> "pd.DataFrame":
     """Return the rows of the lowest log density, which is their last column."""
+    import numpy as np
+    import pandas as pd
+
+    from marginals.io import tables
+
     lowest = pd.DataFrame()
-    with bar("score", tables.count(data, format_for(data, format))) as advance:
+    with bar("score", tables.count(data, format)) as advance:
         for frame in table(model, data, format):
             scored = frame.assign(log_density=np.asarray(model.score_samples(frame)))
             lowest = pd.concat([lowest, scored]) if len(lowest) else scored
@@ -56,16 +61,23 @@ def _lowest(model: Any, data: str, top: int, format: str | None) -> pd.DataFrame
     return lowest
 
 
-def _surprises(model: Any, rows: pd.DataFrame) -> pd.DataFrame:
+def _surprises(model: Any, rows: "pd.DataFrame") -> "pd.DataFrame":
     """Return for each row the cell that the rest of it explains least, and how far out it is."""
+    import numpy as np
+    import pandas as pd
+
     tails = pd.DataFrame({name: _tails(model, rows, name) for name in rows.columns})
     filled = tails.fillna(np.inf)
     cells = [str(filled.columns[i]) for i in filled.to_numpy().argmin(1)]
     return pd.DataFrame({"cell": cells, "tail": filled.min(axis=1).replace(np.inf, np.nan)})
 
 
-def _tails(model: Any, rows: pd.DataFrame, name: Any) -> Any:
+def _tails(model: Any, rows: "pd.DataFrame", name: Any) -> Any:
     """Return how likely a value as far out as that of a cell is, given the rest of its row."""
+    import numpy as np
+
+    from marginals.columns import Categorical
+
     known = rows[name].notna().to_numpy(dtype=bool)
     tails = np.full(len(rows), np.nan)
     if not known.any():
@@ -83,4 +95,6 @@ def _tails(model: Any, rows: pd.DataFrame, name: Any) -> Any:
 
 
 def _is_line(kind: Any) -> bool:
+    from marginals.columns import Continuous
+
     return isinstance(kind, Continuous) and kind.resolution is None

@@ -1,7 +1,7 @@
 """`query`: answer queries of the query language."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,7 +9,9 @@ from marginals.cli import options
 from marginals.cli.command import command
 from marginals.cli.models import load_model
 from marginals.cli.output import print_json, print_table, text
-from marginals.language import Answer, answer, parse
+
+if TYPE_CHECKING:
+    from marginals.language import Answer
 
 Queries = Annotated[
     list[str], typer.Argument(metavar="QUERY...", help="Queries, each in quotes for the shell.")
@@ -34,6 +36,8 @@ def query(model: options.Model, queries: Queries, json: options.Json = False) ->
     Separate conditions by commas, and evidence by a bar: P(income > 50000 | age = 40). Unless
     printed to a terminal, each answer is one line with its numbers alone.
     """
+    from marginals.language import answer, parse
+
     parsed = [parse(query) for query in queries]  # before loading, so that mistakes show at once
     fitted = load_model(model)
     answers = [answer(fitted, query) for query in parsed]
@@ -46,5 +50,5 @@ def query(model: options.Model, queries: Queries, json: options.Json = False) ->
             typer.echo("\t".join(map(text, _values(found))))
 
 
-def _values(found: Answer) -> list[object]:
+def _values(found: "Answer") -> list[object]:
     return found.value if isinstance(found.value, list) else [found.value]

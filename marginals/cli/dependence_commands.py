@@ -2,15 +2,12 @@
 
 from typing import Annotated, Any
 
-import pandas as pd
 import typer
 
 from marginals.cli import options
 from marginals.cli.command import command
 from marginals.cli.models import load_model, table
 from marginals.cli.output import print_json, print_table
-from marginals.language.conditions import name_in
-from marginals.language.query_tree import Column
 
 First = Annotated[str, typer.Argument(metavar="A", help="A column, or several between commas.")]
 Second = Annotated[str, typer.Argument(metavar="B", help="A column, or several between commas.")]
@@ -56,6 +53,8 @@ def independence(
     json: options.Json = False,
 ) -> None:
     """Test whether columns are independent, perhaps given others, at the rows of a table."""
+    import pandas as pd
+
     fitted = load_model(model)
     first, second, known = _names(fitted, x), _names(fitted, y), _all(fitted, given)
     rows = pd.concat(list(table(fitted, data, format)))
@@ -66,6 +65,9 @@ def independence(
 
 def _names(model: Any, text: str) -> Any:
     """Return a column, or a list of those between commas; a name may hold a comma itself."""
+    from marginals.language.conditions import name_in
+    from marginals.language.query_tree import Column
+
     known = [str(name) for name in model.schema_.names]
     parts = [text] if text in known else [part.strip() for part in text.split(",")]
     names = [name_in(model.schema_, Column(part)) for part in parts]

@@ -6,17 +6,18 @@ the components are those of the mixture; with fewer factors they keep the strong
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
 from marginals.densities.coupled import CoupledDensity
 from marginals.leaves import CategoricalLeaves, SharedLeaves
 from marginals.runtime.blas import blas_threads_for
+
+if TYPE_CHECKING:
+    from sklearn.mixture import GaussianMixture
 
 # Variance added to each column, in units of the learned scale, so that a component of few rows does
 # not collapse on them.
@@ -36,6 +37,8 @@ def start_by_em(model: CoupledDensity, x: Tensor, seed: int = 0, scales: bool = 
     take part as numbers, frequent categories as indicators. EM starts from clusters, or with
     `scales` from components with one centre and growing spread, which find joint tails.
     """
+    # Imported here: most sessions start no mixture, and these take most of a second.
+
     generator = torch.Generator().manual_seed(seed)
     x = x[torch.randperm(len(x), generator=generator)[:_MOST_ROWS]]
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
@@ -67,8 +70,12 @@ def start_by_em(model: CoupledDensity, x: Tensor, seed: int = 0, scales: bool = 
 
 def _fitted(
     points: Any, width: int, diagonal: bool, seed: int, scales: bool
-) -> tuple[GaussianMixture, Tensor]:
+) -> "tuple[GaussianMixture, Tensor]":
     """Fit a Gaussian mixture; return it with the posterior of each row, (N, K)."""
+    # scikit-learn is slow to import, and queries do not need it.
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
     mixture = GaussianMixture(
         width,
         covariance_type="diag" if diagonal else "full",

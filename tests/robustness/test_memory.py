@@ -24,9 +24,9 @@ PROGRAM = """
 import re, sys
 from typer.testing import CliRunner
 from marginals.cli import app, models
-from marginals.io.tables import sampling
+from marginals.io import row_sampling
 
-models.ROWS = sampling._BATCH = 8192
+models.ROWS = row_sampling.BATCH_ROWS = 8192
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024

@@ -7,17 +7,15 @@ import typer
 
 from marginals.cli import options
 from marginals.cli.command import command
-from marginals.cli.models import format_for, load_model, renamed
+from marginals.cli.models import load_model, read_table
 from marginals.cli.output import note, print_json
-from marginals.io import tables
-from marginals.language.conditions import name_in
-from marginals.language.query_tree import Column
+from marginals.io.safe_files import check_target
 
 Pairs = Annotated[
-    str, typer.Option("--pairs", metavar="COLUMNS", help="Columns between commas; all without it.")
+    str, typer.Option("--pairs", metavar="COLUMNS", help="Columns between commas; by default all.")
 ]
 Shown = Annotated[
-    str | None, typer.Option("--data", metavar="FILE", help="A table to draw beside the model.")
+    str | None, typer.Option("--data", metavar="FILE", help="A table to draw with the model.")
 ]
 Picture = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="PNG, PDF or SVG.")]
 
@@ -40,12 +38,16 @@ def plot(
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
-    """Draw the marginals of columns and the densities of each pair of them."""
+    """Draw the marginals of columns and the densities of each pair."""
+    check_target(output, "`--output`")
     plotting = plotting_module()
+    from marginals.language.conditions import name_in
+    from marginals.language.query_tree import Column
+
     fitted = load_model(model)
     columns = [name_in(fitted.schema_, Column(name.strip())) for name in pairs.split(",") if name]
-    told = {} if data is None else {"data": _table(fitted, data, format)}
-    axes: Any = plotting.pairs(fitted, columns or None, **told)
+    rows = {} if data is None else {"data": read_table(data, format, fitted.schema_)}
+    axes: Any = plotting.pairs(fitted, columns or None, **rows)
     axes.flat[0].figure.savefig(output, dpi=150)
     if json:
         print_json({"output": output, "columns": columns or list(fitted.schema_.names)})
@@ -54,20 +56,18 @@ def plot(
 
 
 def demo() -> None:
-    """Fit a table with gaps, ask it things, draw a picture: a tour in a minute."""
-    importlib.import_module("marginals.cli.demo").main()
+    """Fit a table with gaps, query it, draw a picture: a tour in a minute."""
+    from marginals.cli.demo import main
 
-
-def _table(model: Any, data: str, format: str | None) -> Any:
-    return renamed(tables.read(data, format_for(data, format)), model.schema_)
+    main()
 
 
 def plotting_module() -> Any:
-    """Return `marginals.plotting`, drawing without a window."""
+    """Return `marginals.plotting`, drawing to files without a window."""
     try:
         import matplotlib as mpl
 
-        mpl.use("Agg")  # no window: the picture goes to a file
+        mpl.use("Agg")
         return importlib.import_module("marginals.plotting")
     except ImportError as error:
         raise ImportError(

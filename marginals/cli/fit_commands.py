@@ -1,21 +1,20 @@
-"""`fit` and `info`: a model from a table, and what a model is."""
+"""`fit` and `info`: make a model from a table, and describe it."""
 
-import os
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pandas as pd
 import typer
 
 from marginals.cli import options
 from marginals.cli.command import command
-from marginals.cli.models import format_for, load_model
+from marginals.cli.models import load_model, named, without
 from marginals.cli.output import note, print_json, print_table
-from marginals.cli.specs import parse_setting, parse_spec
-from marginals.columns import Categorical
-from marginals.columns.plain_values import did_you_mean, in_order
-from marginals.io import tables
-from marginals.io.container import check_target
+from marginals.io.safe_files import check_target
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from marginals.io.row_sampling import Sample
 
 ModelFile = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The model's file.")]
 Columns = Annotated[
@@ -24,26 +23,27 @@ Columns = Annotated[
         "--columns",
         "-c",
         metavar="COLUMN=KIND",
-        help="What a column is, if it should not be guessed; may repeat.",
+        help="The kind of a column, instead of the inferred one; may repeat.",
     ),
-]
-Ignore = Annotated[
-    list[str] | None, typer.Option("--ignore", metavar="COLUMN", help="A column to leave out.")
 ]
 Validation = Annotated[
     str | None,
-    typer.Option("--validation", metavar="FILE", help="A table to stop by, else held-out rows."),
+    typer.Option(
+        "--validation", metavar="FILE", help="A validation table, instead of held-out rows."
+    ),
 ]
-Seconds = Annotated[float | None, typer.Option("--max-seconds", min=0, help="The longest fit.")]
+Seconds = Annotated[
+    float | None, typer.Option("--max-seconds", min=0, help="The most seconds of training.")
+]
 Rows = Annotated[
     int,
-    typer.Option("--rows", min=1, help="The most rows to learn from: of more, a random sample."),
+    typer.Option("--rows", min=1, help="The most rows to fit; of more, a random sample."),
 ]
 Effort = Annotated[
     str,
-    typer.Option("--effort", help="quick, fast, balanced or best: how long to look for models."),
+    typer.Option("--effort", help="quick, fast, balanced or best: how long to search for models."),
 ]
-Width = Annotated[int | None, typer.Option("--width", min=1, help="Components of the model.")]
+Width = Annotated[int | None, typer.Option("--width", min=1, help="Number of components.")]
 
 Settings = Annotated[
     list[str] | None,
@@ -72,7 +72,7 @@ def fit(
     data: options.Data,
     output: ModelFile,
     columns: Columns = None,
-    ignore: Ignore = None,
+    ignore: options.Ignore = None,
     validation: Validation = None,
     effort: Effort = "fast",
     seed: options.Seed = 0,
@@ -85,15 +85,18 @@ def fit(
 ) -> None:
     """Learn the joint distribution of a table and write it to a file.
 
-    Of a file with more than --rows rows a random sample is learned, with every category of the
-    whole file; memory is taken by the sample.
+    From a file with more than --rows rows, a random sample is fitted, with every category of the
+    whole file; memory holds only the sample.
     """
+    check_target(output, "--output")  # before the fit, not after it
+    from marginals.cli.specs import parse_spec
+
     kinds = dict(parse_spec(text) for text in columns or [])
-    check_target(os.path.abspath(output), "--output")  # before the fit, not after it
-    model = _estimator(kinds, effort, width, max_seconds, seed, settings or [])
+    model = _estimator(settings or [], effort=effort, width=width, max_seconds=max_seconds)
     found = _sampled(data, rows, seed, format, kinds, ignore or [])
-    frame = _without(found.frame, ignore or [])
-    model.set_params(columns=_with_categories(found, kinds, ignore or []) or None)
+    frame = without(found.frame, ignore or [])
+    kinds = _with_categories(found, kinds, ignore or [])
+    model.set_params(columns=kinds or None, random_state=seed)
     held = None if validation is None else _like(frame, validation, rows, seed, format)
     started = time.perf_counter()
     model.fit(frame, validation=held)
@@ -104,18 +107,18 @@ def fit(
         "rows_in_file": found.rows,
         "columns": len(frame.columns),
         "seconds": round(time.perf_counter() - started, 2),
-        **training_of(model),
+        **_training(model),
     }
     if held is not None:
         facts["validation_log_density"] = model.score(held)
     if json:
         print_json(facts)
     else:
-        _tell(model, facts, found.crowded)
+        _report(model, facts, found.crowded)
 
 
 def info(model: options.Model, json: options.Json = False) -> None:
-    """Show what a model is: its columns, size and training."""
+    """Show the columns, size and training of a model."""
     fitted = load_model(model)
     columns = [
         {
@@ -132,7 +135,7 @@ def info(model: options.Model, json: options.Json = False) -> None:
         "model": type(fitted).__name__,
         "family": _family(fitted),
         "parameters": sum(p.numel() for p in fitted.module_.parameters()),
-        **training_of(fitted),
+        **_training(fitted),
     }
     if json:
         print_json({**facts, "schema": columns})
@@ -141,11 +144,8 @@ def info(model: options.Model, json: options.Json = False) -> None:
     print_table(list(columns[0]), [list(column.values()) for column in columns])
 
 
-def training_of(model: Any) -> dict[str, Any]:
-    """Return the course of the training, as far as the model remembers it."""
-    result = getattr(model, "result_", None)
-    if result is None:
-        return {}
+def _training(model: Any) -> dict[str, Any]:
+    result = model.result_
     return {
         "steps": result.steps,
         "stopped": result.stopped,
@@ -154,29 +154,15 @@ def training_of(model: Any) -> dict[str, Any]:
     }
 
 
-# Parts ----------------------------------------------------------------------------------------
-
-
-def _estimator(
-    kinds: dict[str, Any],
-    effort: str,
-    width: int | None,
-    max_seconds: float | None,
-    seed: int,
-    settings: list[str],
-) -> Any:
+def _estimator(settings: list[str], **own: Any) -> Any:
+    """Return an estimator with the options of the command and other settings."""
+    from marginals.cli.specs import parse_setting
     from marginals.estimators.mdma import MDMA
 
-    told: dict[str, Any] = {"columns": kinds or None, "effort": effort, "width": width}
-    model = MDMA(**told, max_seconds=max_seconds, random_state=seed)
-    known = set(model.get_params()) - {*told, "random_state", "max_seconds"}
-    for text in settings:
-        name, value = parse_setting(text)
-        if name not in known:
-            raise ValueError(
-                f"Expected a setting of `marginals.MDMA`; got {name!r}. "
-                f"{did_you_mean(name, sorted(known))}"
-            )
+    model = MDMA(**own)
+    others = set(model.get_params()) - {*own, "columns", "random_state"}
+    for name, value in map(parse_setting, settings):
+        named(sorted(others), [name], "--set", "a setting of `marginals.MDMA`")
         model.set_params(**{name: value})
     return model
 
@@ -188,69 +174,59 @@ def _family(model: Any) -> str:
     return f"{type(model.module_).__name__} ({counts or model.tensor or 'ht'})"
 
 
-def _text(kinds: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a text file to read as text: the code 007 is not the number 7."""
+def _sampled(
+    path: str, rows: int, seed: int, format: str | None, kinds: dict[str, Any], ignore: list[str]
+) -> "Sample":
+    """Read a table or, of a large one, a sample and the categories of the whole."""
+    from marginals.columns import Categorical
+    from marginals.io.row_sampling import sample
 
-    def is_text(kind: Any) -> bool:
+    def is_text(kind: Any) -> bool:  # the code 007 is not the number 7
         return isinstance(kind, Categorical) and all(
             isinstance(value, str) for value in kind.categories or ()
         )
 
-    return {name: str for name, kind in kinds.items() if is_text(kind)}
-
-
-def _without(frame: pd.DataFrame, ignore: list[str]) -> pd.DataFrame:
-    names = [str(name) for name in frame.columns]
-    for name in ignore:
-        if name not in names:
-            raise ValueError(
-                f"Expected --ignore to name a column of the table; got {name!r}. "
-                f"{did_you_mean(name, names)}"
-            )
-    return frame[[name for name in frame.columns if str(name) not in ignore]]
-
-
-def _sampled(
-    path: str, rows: int, seed: int, format: str | None, kinds: dict[str, Any], ignore: list[str]
-) -> tables.Sample:
-    """Read a table or, of a large one, a sample and the categories of all of it."""
     listed = [name for name, kind in kinds.items() if kind == Categorical()]
-    return tables.sample(
+    return sample(
         path,
         rows,
         seed,
-        format_for(path, format),
-        dtypes=_text(kinds),
+        format,
+        dtypes={name: str for name, kind in kinds.items() if is_text(kind)},
         listed=listed,
         ignored=[*ignore, *(name for name in kinds if name not in listed)],
     )
 
 
-def _with_categories(
-    found: tables.Sample, kinds: dict[str, Any], ignore: list[str]
-) -> dict[str, Any]:
-    """Return kinds that know the categories of the rows that are not in the sample."""
-    known = {name: v for name, v in found.categories.items() if v and name not in ignore}
-    # Of a column that is neither declared nor text in the end, the values are no categories.
-    wanted = {n: v for n, v in known.items() if n in kinds or _is_categories(found.frame[n])}
-    return {**kinds, **{name: Categorical(in_order(v)) for name, v in wanted.items()}}
+def _with_categories(found: "Sample", kinds: dict[str, Any], ignore: list[str]) -> dict[str, Any]:
+    """Return kinds that include the categories of rows outside the sample."""
+    from pandas.api.types import infer_dtype
+
+    from marginals.columns import Categorical
+    from marginals.columns.plain_values import in_order
+
+    def is_categorical(name: str) -> bool:  # else the values are not categories after all
+        observed = found.frame[name].dropna()
+        return name in kinds or infer_dtype(observed) in ("string", "date", "empty")
+
+    listed = {name: v for name, v in found.categories.items() if v and name not in ignore}
+    return kinds | {n: Categorical(in_order(v)) for n, v in listed.items() if is_categorical(n)}
 
 
-def _is_categories(column: Any) -> bool:
-    return pd.api.types.infer_dtype(column.dropna()) in ("string", "date", "empty")
-
-
-def _like(frame: pd.DataFrame, path: str, rows: int, seed: int, format: str | None) -> pd.DataFrame:
+def _like(
+    frame: "pd.DataFrame", path: str, rows: int, seed: int, format: str | None
+) -> "pd.DataFrame":
     """Read another table with the columns and, from text, the types of this one."""
-    kept = {c: t for c, t in frame.dtypes.items() if t.kind in "mM"}
-    text = {c: str for c in frame.columns if pd.api.types.infer_dtype(frame[c]) == "string"}
+    from marginals.io.row_sampling import sample
+    from marginals.io.text_tables import is_text
+
+    times = {c: t for c, t in frame.dtypes.items() if t.kind in "mM"}
+    text = {c: str for c in frame.columns if is_text(frame[c])}
     names = [str(name) for name in frame.columns]
-    return tables.sample(
-        path, rows, seed, format_for(path, format), names, {**text, **kept}, ignored=names
-    ).frame
+    return sample(path, rows, seed, format, names, {**text, **times}, ignored=names).frame
 
 
-def _tell(model: Any, facts: dict[str, Any], crowded: tuple[str, ...]) -> None:
+def _report(model: Any, facts: dict[str, Any], crowded: tuple[str, ...]) -> None:
     some = facts["rows"] < facts["rows_in_file"]
     of = f", a random sample of {facts['rows_in_file']}," if some else ""
     note(
@@ -259,8 +235,8 @@ def _tell(model: Any, facts: dict[str, Any], crowded: tuple[str, ...]) -> None:
     )
     for name in crowded:
         note(
-            f"Note on {name}: it has more distinct values than can be listed, and only those of "
-            "the sample are known: leave it out if it is an identifier."
+            f"Note on {name}: it has too many distinct values to list, so the model has only those "
+            "in the sample. Leave the column out if it is an identifier."
         )
     if "validation_log_density" in facts:
         note(f"Log density of the validation rows: {facts['validation_log_density']:.4f} nats.")
@@ -271,6 +247,8 @@ def _tell(model: Any, facts: dict[str, Any], crowded: tuple[str, ...]) -> None:
 
 def _values(column: Any) -> str:
     """Describe the values of a column in a line."""
+    from marginals.columns import Categorical
+
     kind = column.kind
     if not isinstance(kind, Categorical):
         return repr(kind).partition("(")[2].removesuffix(")")

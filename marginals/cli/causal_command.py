@@ -1,4 +1,4 @@
-"""`causal`: the graph of what causes what."""
+"""`causal`: which columns cause which."""
 
 import os
 from typing import Annotated, Any
@@ -7,24 +7,24 @@ import typer
 
 from marginals.cli import options
 from marginals.cli.command import command
-from marginals.cli.models import format_for, load_model, renamed
+from marginals.cli.models import load_model, named, read_table, without
 from marginals.cli.output import note, print_json, print_table
-from marginals.cli.pictures import plotting_module
-from marginals.columns.plain_values import did_you_mean
-from marginals.io import tables
-from marginals.io.container import check_target
+from marginals.cli.plot_commands import plotting_module
+from marginals.io.safe_files import check_target
 
 Source = Annotated[
-    str, typer.Argument(metavar="SOURCE", help="A table, or the file of a model that `fit` wrote.")
+    str, typer.Argument(metavar="SOURCE", help="A table, or a model file that `fit` wrote.")
 ]
 Rows = Annotated[
     str | None,
-    typer.Option("--data", metavar="FILE", help="With a model: the table to test at."),
+    typer.Option("--data", metavar="FILE", help="With a model: the table to test on."),
 ]
-Alpha = Annotated[float, typer.Option("--alpha", help="The level of the tests.")]
+Alpha = Annotated[float, typer.Option("--alpha", help="Significance level of the tests.")]
 Most = Annotated[
     int | None,
-    typer.Option("--max-cond-vars", min=0, help="The most columns to condition on; else all."),
+    typer.Option(
+        "--max-cond-vars", min=0, help="The most columns to condition on; by default all."
+    ),
 ]
 Tier = Annotated[
     list[str] | None,
@@ -33,9 +33,6 @@ Tier = Annotated[
         metavar="COLUMNS",
         help="Columns between commas that no later tier causes; may repeat, earliest first.",
     ),
-]
-Ignore = Annotated[
-    list[str] | None, typer.Option("--ignore", metavar="COLUMN", help="A column to leave out.")
 ]
 Out = Annotated[
     list[str] | None,
@@ -66,23 +63,23 @@ def causal(
     alpha: Alpha = 0.01,
     max_cond_vars: Most = None,
     tier: Tier = None,
-    ignore: Ignore = None,
+    ignore: options.Ignore = None,
     output: Out = None,
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
-    """Find which columns cause which, by the PC algorithm with tests of independence.
+    """Find which columns cause which, by the PC algorithm with independence tests.
 
-    Edges that point both ways could be either; of those the rows do not tell.
+    An edge printed as -- could point either way: the rows do not decide.
     """
     for target in output or []:
         _check_target(target)
     from marginals.causal import causal_graph
 
     subject, names, rows = _sources(source, data, format, ignore or [])
-    known = {"tiers": [_tier(names, text) for text in tier]} if tier else None
+    tiers = {"tiers": [named(names, text.split(","), "--tier") for text in tier]} if tier else None
     found = causal_graph(
-        subject, data=rows, alpha=alpha, max_cond_vars=max_cond_vars, background_knowledge=known
+        subject, data=rows, alpha=alpha, max_cond_vars=max_cond_vars, background_knowledge=tiers
     )
     for target in output or []:
         _write(found, target)
@@ -98,51 +95,33 @@ def causal(
 def _sources(
     source: str, data: str | None, format: str | None, ignore: list[str]
 ) -> tuple[Any, list[Any], Any]:
-    """Return a model or a table, the names of its columns, and the rows to test a model at."""
+    """Return a model or a table, the names of its columns, and the rows to test a model on."""
     if os.path.splitext(source)[1].lower() == ".mdma":
         if data is None:
             raise typer.BadParameter(
-                "A model does not hold the rows that it was fitted to. Give them with --data FILE.",
+                "A model file does not hold the rows of its fit. Give a table with --data FILE.",
                 param_hint="--data",
             )
         model = load_model(source)
-        rows = renamed(tables.read(data, format_for(data, format)), model.schema_)
-        return model, list(model.schema_.names), rows
+        return model, list(model.schema_.names), read_table(data, format, model.schema_)
     if data is not None:
         raise typer.BadParameter(
-            f"A table is tested at its own rows; got {source!r} and {data!r}. Leave one out, or "
-            "give the file of a model first.",
+            f"A table is tested on its own rows; got {source!r} and {data!r}. Leave one out, or "
+            "give a model file first.",
             param_hint="--data",
         )
-    table = tables.read(source, format_for(source, format))
-    absent = [name for name in ignore if name not in table]
-    if absent:
-        raise ValueError(
-            f"Expected `--ignore` to name columns of {source!r}, {list(table)[:20]}; got {absent}."
-        )
-    table = table.drop(columns=ignore)
+    table = without(read_table(source, format), ignore)
     return table, list(table), None
 
 
-def _tier(names: list[Any], text: str) -> list[Any]:
-    """Read the columns of a tier; in files and commands every name is text."""
-    known = {str(name): name for name in names}
-    asked = [part.strip() for part in text.split(",")]
-    for part in asked:
-        if part not in known:
-            hint = did_you_mean(part, list(known))
-            raise ValueError(f"Expected `--tier` to name columns; got {part!r}. {hint}")
-    return [known[part] for part in asked]
-
-
 def _check_target(path: str) -> None:
-    """Refuse a file that could not be written, before anything is fitted."""
+    """Refuse a file that cannot be written before anything is fitted."""
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _GRAPHS + _PICTURES:
         raise ValueError(
             f"Expected `--output` to end in one of {[*_PICTURES, *_GRAPHS]}; got {path!r}."
         )
-    check_target(os.path.abspath(path), "`--output`")
+    check_target(path, "`--output`")
     if suffix in _PICTURES:
         plotting_module()
 
