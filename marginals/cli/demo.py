@@ -21,6 +21,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KernelDensity
 
 from marginals.estimators.mdma import MDMA
+from marginals.estimators.outlier_detector import MDMAOutlierDetector
 
 MEASURED = [
     *("alcohol", "malic_acid", "magnesium", "flavanoids", "color_intensity", "hue", "proline"),
@@ -78,10 +79,10 @@ def main(folder: str | Path = "demo", max_steps: int | None = None) -> None:
     _head(console, "A row with gaps, filled in")
     console.print(filled(model, data))
     _head(console, "The most surprising row held out, and why")
-    console.print(surprise(model, data.test))
+    console.print(surprise(model, data.train, data.test))
     console.print(
-        "Surprise: -log p(value | the row's other values), less the column's mean over the rows "
-        "held out. The first line is the reason."
+        "Tail: the probability of a value as far out, given the row's other values; the smallest "
+        "is to blame. Surprise: -log p(value | the other values), less the column's expected one."
     )
     _head(console, "Picture")
     console.print(escape(draw(model, data.train, Path(folder))), soft_wrap=True)
@@ -176,28 +177,18 @@ def filled(model: MDMA, data: Wine) -> Table:
     return _table(["hidden cell", "filled in", "90 % interval", "truth"], rows)
 
 
-def surprise(model: MDMA, test: pd.DataFrame) -> Table:
-    """Explain the row of lowest density by the columns that its other cells explain least.
-
-    Log densities of columns in different units cannot be compared, hence the difference from each
-    column's mean.
-    """
-    place = int(np.argmin(model.score_samples(test)))
-    each = {
-        name: -np.asarray(model.logpdf(test[[name]], given=test.drop(columns=name)))
-        for name in test.columns
-    }
-    above = {name: float(values[place] - values.mean()) for name, values in each.items()}
+def surprise(model: MDMA, train: pd.DataFrame, test: pd.DataFrame) -> Table:
+    """Explain the most extreme row by the cells that are farthest out given the others."""
+    detector = MDMAOutlierDetector(model).fit(train)
+    row = test.iloc[[int(np.argmin(detector.score_samples(test)))]]
+    above = detector.explain(row).iloc[0]
     rows = []
-    for name in sorted(above, key=above.__getitem__, reverse=True)[:4]:
-        rest = test.iloc[[place]].drop(columns=name)
-        if name == CLASS:
-            usual = model.impute(rest.assign(**{CLASS: None}))[CLASS].iloc[0]
-        else:
-            low, high = model.interval(name, 0.9, given=rest)
-            usual = f"{_short(low[0])} to {_short(high[0])}"
-        rows.append((name, _short(test.iloc[place][name]), usual, f"{above[name]:+.1f}"))
-    return _table([f"row {test.index[place]}", "value", "expected (90 %)", "surprise"], rows)
+    for _, line in detector.normal_ranges(row, level=0.9).nsmallest(4, "tail").iterrows():
+        name, low, high = line["column"], line["lower"], line["upper"]
+        usual = line["expected"] if low is None else f"{_short(low)} to {_short(high)}"
+        tail = f"{line['tail']:.2g}"
+        rows.append((name, _short(line["value"]), usual, tail, f"{above[name]:+.1f}"))
+    return _table([f"row {row.index[0]}", "value", "expected (90 %)", "tail", "surprise"], rows)
 
 
 def draw(model: MDMA, train: pd.DataFrame, folder: Path) -> str:
