@@ -123,7 +123,8 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
         Values compare across columns: the largest in a row names the cell that is to blame. See
         `MDMA.surprise`.
         """
-        return self.model_.surprise(self._features(X), centred=True)
+        frame = self._features(X)
+        return self.model_.surprise(frame, centred=True)
 
     def blame(self, X: Any, level: float = 0.9) -> pd.DataFrame:  # noqa: N803
         """Return, for each row, the line of `normal_ranges` with the smallest tail.
