@@ -1,9 +1,7 @@
 """`anomalies`: the most extreme rows of a table."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import pandas as pd
 import typer
 
 from marginals.cli import options
@@ -11,7 +9,9 @@ from marginals.cli.command import command
 from marginals.cli.models import format_for, load_model, table
 from marginals.cli.output import print_json, print_table, records
 from marginals.cli.progress_bar import bar
-from marginals.io import tables
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DRAWS = 2000  # of the model, which rows are compared with
 Top = Annotated[int, typer.Option("--top", min=1, help="How many rows to show.")]
@@ -39,6 +39,8 @@ def anomalies(
     same cells missing; the tail of a cell is the probability of a value as far out given the rest
     of its row.
     """
+    import pandas as pd
+
     from marginals.estimators.outlier_detector import MDMAOutlierDetector
 
     fitted = load_model(model)
@@ -56,8 +58,13 @@ def anomalies(
         print_table([str(name) for name in found.columns], found.to_numpy(dtype=object).tolist())
 
 
-def _lowest(detector: Any, data: str, top: int, format: str | None) -> tuple[pd.DataFrame, Any]:
-    """Return the rows with the lowest scores, and these."""
+def _lowest(detector: Any, data: str, top: int, format: str | None) -> tuple["pd.DataFrame", Any]:
+    """Return the rows with the lowest scores, and their scores."""
+    import numpy as np
+    import pandas as pd
+
+    from marginals.io import tables
+
     lowest, scores = pd.DataFrame(), np.empty(0)
     with bar("score", tables.count(data, format_for(data, format))) as advance:
         for frame in table(detector.model_, data, format):

@@ -120,10 +120,11 @@ class Schema:
             if isinstance(column.kind, Categorical)
         }
 
-    def density_options(self) -> dict[str, Any]:
-        """Return the `categories` and `atoms` of the columns, as `marginals.build` takes them."""
+    @property
+    def build_options(self) -> dict[str, Any]:
+        """The options of `marginals.build` that describe the columns, by position."""
         atoms = {i: column.atoms for i, column in enumerate(self.columns) if column.atoms}
-        return {"categories": dict(self.categories), "atoms": atoms}
+        return {"categories": self.categories, "atoms": atoms}
 
     def atoms(self, column: Name) -> tuple[float, ...]:
         """Return the atoms of a column on the model's scale, in rising order."""

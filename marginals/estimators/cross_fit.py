@@ -127,7 +127,7 @@ def cross_fit(
     if model is not None:
         return CrossFit(schema, [_fitted(model, schema, frame, held) for held in rows], rows)
     index = [torch.from_numpy(held) for held in rows]
-    options = schema.density_options()
+    options = schema.build_options
     models = fit_folds(
         data, index, coupled=len(couplable(data, **options)), options=options, seed=seed
     )

@@ -193,7 +193,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         chosen = {"width": default_width(rows), **self._given(_BUILD)}
         if chosen.get("tensor") != "copula":
             chosen = {"leaves": "normal", **chosen}
-        options = {**chosen, **schema.density_options()}
+        options = {**chosen, **schema.build_options}
         model = build(data, **options, sample_weight=weight, seed=seed).to(device)
         settings = {"noise": default_noise(rows), "max_steps": default_steps(rows)}
         self.result_ = fit(
@@ -223,7 +223,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
             raise ValueError(
                 f"Expected `effort` to be one of {list(SECONDS)}; got {self.effort!r}."
             )
-        options = schema.density_options()
+        options = schema.build_options
         found = search(
             data,
             held,
