@@ -212,15 +212,13 @@ class Evidence:
         sets = {c: mask for c, mask in self.sets.items() if c != column}
         return Evidence(tuple(rest), lower, upper, sets, intervals)
 
-    def only(self, columns: Sequence[int]) -> "Evidence":
-        """Keep these columns and forget the others."""
-        keep = [c for c in self.columns if c in columns]
-        index = [self.columns.index(c) for c in keep]
-        intervals = self.intervals & set(keep)
-        lower = self.lower[:, index]
-        upper = self.upper[:, index] if intervals else lower
-        sets = {c: mask for c, mask in self.sets.items() if c in keep}
-        return Evidence(tuple(keep), lower, upper, sets, intervals)
+    def select(self, columns: Sequence[int]) -> "Evidence":
+        """Return the cells of these columns in this order, missing where nothing is given."""
+        cells, chosen = self.cells(columns), tuple(columns)
+        lower = cells.lower.T
+        intervals = self.intervals.intersection(chosen)
+        sets = {c: mask for c, mask in self.sets.items() if c in chosen}
+        return Evidence(chosen, lower, cells.upper.T if intervals else lower, sets, intervals)
 
     def known(self) -> "Evidence":
         """Leave out the columns of which no row knows anything."""
@@ -305,14 +303,6 @@ class Evidence:
         missing = self.lower.isnan() | ((self.lower == -torch.inf) & (self.upper == torch.inf))
         missing[:, [self.columns.index(column) for column in self.sets]] = False
         return missing
-
-    def observed(self, columns: Sequence[int]) -> Tensor:
-        """Say which cells of these columns are observed at least in part, (B, n)."""
-        place = {column: position for position, column in enumerate(self.columns)}
-        known = ~self.missing()
-        absent = known.new_zeros(len(self))
-        each = [known[:, place[c]] if c in place else absent for c in columns]
-        return torch.stack(each, 1) if each else known.new_zeros(len(self), 0)
 
 
 def as_evidence(known: Any) -> Evidence:

@@ -1,4 +1,4 @@
-"""Loading a model file."""
+"""Loading whatever a model file holds."""
 
 import os
 
@@ -9,9 +9,9 @@ from marginals.io.model_files import load_with_extra
 
 
 def load(path: str | os.PathLike[str], device: str = "cpu") -> Density | MDMA:
-    """Load a model file: an estimator if one was saved, else a density.
+    """Load a model file: an estimator if one was saved, else the density.
 
-    Nothing in the file is executed. A damaged file raises `FileError`.
+    Nothing in the file is executed; one that is damaged raises `FileError`.
     """
     density, extra = load_with_extra(path, device)
     if extra.get("estimator") != "MDMA":
@@ -21,7 +21,7 @@ def load(path: str | os.PathLike[str], device: str = "cpu") -> Density | MDMA:
         counts = {i: c for i, c in enumerate(density.categories) if c is not None}
         fits = len(model.schema_) == density.columns and dict(model.schema_.categories) == counts
     except Exception as error:
-        # Content with a valid checksum may still be anything, and fail anywhere.
+        # The content may be anything that has a right checksum, and fail anywhere.
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
     if not fits:
         raise _damaged(path, "the schema is not that of the density")

@@ -13,7 +13,7 @@ fits badly, p-values are too large or too small. Test on held-out rows where the
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Literal, final, overload
+from typing import Any, Literal, final
 
 import torch
 from torch import Tensor
@@ -55,7 +55,7 @@ class IndependenceResult:
 # By position ------------------------------------------------------------------------------------
 
 
-@overload
+@torch.no_grad()
 def independence_test(
     uniforms: Uniforms,
     x: Columns,
@@ -63,44 +63,12 @@ def independence_test(
     given: Columns | None = None,
     q: int = 1,
     *,
-    trim: float = ...,
-    ramp: float = ...,
-    ties: Ties = ...,
-    incomplete: Incomplete = ...,
-    seed: int = ...,
-) -> IndependenceResult: ...
-
-
-@overload
-def independence_test(
-    uniforms: Uniforms,
-    x: Columns,
-    y: Columns,
-    given: Columns | None,
-    q: Sequence[int],
-    *,
-    trim: float = ...,
-    ramp: float = ...,
-    ties: Ties = ...,
-    incomplete: Incomplete = ...,
-    seed: int = ...,
-) -> tuple[IndependenceResult, ...]: ...
-
-
-@torch.no_grad()
-def independence_test(
-    uniforms: Uniforms,
-    x: Columns,
-    y: Columns,
-    given: Columns | None = None,
-    q: int | Sequence[int] = 1,
-    *,
     trim: float = 0.01,
     ramp: float = 0.01,
     ties: Ties = "random",
     incomplete: Incomplete = "marginalise",
     seed: int = 0,
-) -> IndependenceResult | tuple[IndependenceResult, ...]:
+) -> IndependenceResult:
     """Test whether X and Y are independent (given Z), at rows of data.
 
     Rows that miss a cell of x or y do not count; at least two must remain. A column that never
@@ -115,8 +83,7 @@ def independence_test(
         x, y: one column or several on each side.
         given: the columns Z; None for an unconditional test.
         q: the number of functions of each uniform; the degrees of freedom are q^2 for single
-            columns. More functions see more kinds of dependence, each of them less well. Several
-            numbers give one result each.
+            columns. More functions see more kinds of dependence, each of them less well.
         trim: the functions vanish below `trim` and above 1 - `trim`, where conditional
             distributions are estimated worst.
         ramp: the width over which the weight of a function rises from 0 to 1.
@@ -136,8 +103,7 @@ def independence_test(
     1
     """
     first, second, third = groups(uniforms.density, x=x, y=y, given=given)
-    counts = tuple(q) if isinstance(q, Sequence) else (q,)
-    _check_counts(counts, trim, ramp)
+    _check_functions(q, trim, ramp)
     _check_choice("ties", ties, ("random", "middle"))
     _check_choice("incomplete", incomplete, ("marginalise", "omit"))
     use = _usable(uniforms, first + second, third if incomplete == "omit" else ())
@@ -148,8 +114,7 @@ def independence_test(
             f"{list(third)} have none. Leave it out."
         )
     u = within(ends, ties, seeded(uniforms.density, seed))
-    results = tuple(result_of_uniforms(u, len(first), each, trim, ramp, ties) for each in counts)
-    return results if isinstance(q, Sequence) else results[0]
+    return result_of_uniforms(u, len(first), q, trim, ramp, ties)
 
 
 # By name ----------------------------------------------------------------------------------------
@@ -171,7 +136,7 @@ class Independence(NamedRows):
             given: columns to condition on.
             data: rows to test at.
             options: `q`, `ties`, `incomplete`, `seed`, `trim` and `ramp`; see
-                `marginals.queries.independence_test`.
+                `marginals.queries.independence_test`. `q` may be a list of numbers.
 
         Returns:
             An `IndependenceResult`, or one for each of several numbers `q`.
@@ -197,11 +162,13 @@ class IndependenceTester:
     Args:
         schema: the schema of the columns.
         parts: pairs of a density and its rows, on the model's scale.
+        q: the number of functions of each test, or a list of numbers for one result each.
         options: options of the tests, see `marginals.queries.independence_test`.
     """
 
-    def __init__(self, schema: Schema, parts: Parts, **options: Any) -> None:
-        self._schema, self._uniforms, self._options = schema, Uniforms(parts), options
+    def __init__(self, schema: Schema, parts: Parts, *, q: Any = 1, **options: Any) -> None:
+        self._schema, self._uniforms = schema, Uniforms(parts)
+        self._q, self._options = q, options
 
     @property
     def names(self) -> list[Any]:
@@ -219,7 +186,12 @@ class IndependenceTester:
             An `IndependenceResult`, or one for each of several numbers `q`.
         """
         first, second, third = (places(self._schema, side) for side in (x, y, given))
-        return independence_test(self._uniforms, first, second, third, **self._options)
+        several = isinstance(self._q, Sequence) and len(self._q) > 0
+        results = tuple(
+            independence_test(self._uniforms, first, second, third, q, **self._options)
+            for q in (self._q if several else (self._q,))
+        )
+        return results if several else results[0]  # type: ignore[return-value]
 
     def prepare(self, columns: Any, given: Any = None) -> None:
         """Transform columns that will be tested given the same others, in one pass.
@@ -305,14 +277,12 @@ def trimmed_functions(u: Tensor, q: int, trim: float, ramp: float) -> Tensor:
     return weight * away / (2 * (flat + ramps)) ** 0.5
 
 
-def _check_counts(counts: Sequence[int], trim: float, ramp: float) -> None:
-    if not counts or any(not isinstance(count, Integral) or count < 1 for count in counts):
-        raise ValueError(
-            f"Expected `q` to be a number of functions, 1 or more; got {list(counts)}."
-        )
+def _check_functions(q: int, trim: float, ramp: float) -> None:
+    if not isinstance(q, Integral) or q < 1:
+        raise ValueError(f"Expected `q` to be a number of functions, 1 or more; got {q!r}.")
     if not 0 <= trim < 0.5:
         raise ValueError(f"Expected `trim` to be at least 0 and below 0.5; got {trim}.")
-    widest = (0.5 - trim) / max(counts)
+    widest = (0.5 - trim) / q
     if not 0 < ramp <= widest:
         raise ValueError(
             f"Expected `ramp` to be positive and at most {widest:.3g}, half the width of a piece; "

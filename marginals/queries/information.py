@@ -12,7 +12,7 @@ have probabilities in place of densities. Information does not change under incr
 single columns, so that the model's scale and the table's agree. Entropy does: see `log_jacobian`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, final
@@ -26,7 +26,15 @@ from marginals.columns import encode
 from marginals.densities.density import Density
 from marginals.queries.estimate import Estimate
 from marginals.queries.named_rows import NamedModel, NamedRows, places, seed_of
-from marginals.queries.positions import SAMPLES, Columns, Parts, at_least_one, checked, groups
+from marginals.queries.positions import (
+    SAMPLES,
+    Columns,
+    Parts,
+    at_least_one,
+    checked,
+    groups,
+    observed,
+)
 
 
 @final
@@ -75,8 +83,8 @@ def entropy(parts: Parts, columns: Columns, log_jacobian: Tensor | None = None) 
     True
     """
     (asked,) = groups(parts[0][0], columns=columns)
-    known = [(density, cells.only(asked)) for density, cells in checked(parts)]
-    whole = torch.cat([cells.observed(asked).all(1).cpu() for _, cells in known])
+    known = [(density, cells.select(asked)) for density, cells in checked(parts)]
+    whole = ~torch.cat([cells.missing().any(1).cpu() for _, cells in known])
     at_least_one(whole, "with all of `columns`")
     value = torch.cat([density.log_value(cells).double().cpu() for density, cells in known])
     return Estimate.mean_of(-(value if log_jacobian is None else value + log_jacobian)[whole])
@@ -113,22 +121,22 @@ def mutual_information(
     """
     first, second, third = groups(parts[0][0], a=a, b=b, given=given)
     _check_permutations(permutations, third)
-    every = checked(parts)
-    use = [c.observed(first).any(1) & c.observed(second).any(1) for _, c in every]
-    at_least_one(torch.cat([u.cpu() for u in use]), "with part of `a` and part of `b`")
-    used = [(density, c.rows(rows)) for (density, c), rows in zip(every, use, strict=True)]
+    used = _counted(
+        parts,
+        lambda cells: observed(cells, first).any(1) & observed(cells, second).any(1),
+        "with part of `a` and part of `b`",
+    )
     found = Estimate.mean_of(_log_ratios(used, [first, second], third))
     if not permutations:
         return found
     generator = torch.Generator().manual_seed(seed)
-    observed = sum(
-        _log_joint(*part, first, second) for part in used
-    )  # all that permutations change
+    # Permutations change nothing but the joint log density.
+    present = sum(_log_joint(*part, first, second) for part in used)
     larger = 0
     for _ in range(permutations):
         orders = [torch.randperm(len(c), generator=generator) for _, c in used]
         pairs = zip(used, orders, strict=True)
-        larger += sum(_log_joint(*part, first, second, order) for part, order in pairs) >= observed
+        larger += sum(_log_joint(*part, first, second, order) for part, order in pairs) >= present
     return replace(found, pvalue=(1 + larger) / (1 + permutations))
 
 
@@ -163,10 +171,7 @@ def total_correlation(
         given: the columns conditioned on.
     """
     asked, third = _two_or_more(parts, columns, given)
-    every = checked(parts)
-    use = [cells.observed(asked).sum(1) >= 2 for _, cells in every]
-    at_least_one(torch.cat([u.cpu() for u in use]), "with two of `columns`")
-    used = [(density, c.rows(rows)) for (density, c), rows in zip(every, use, strict=True)]
+    used = _counted(parts, lambda c: observed(c, asked).sum(1) >= 2, "with two of `columns`")
     return Estimate.mean_of(_log_ratios(used, [(c,) for c in asked], third))
 
 
@@ -341,6 +346,16 @@ def _two_or_more(
     return asked, third
 
 
+def _counted(
+    parts: Parts, enough: Callable[[Evidence], Tensor], what: str
+) -> list[tuple[Density, Evidence]]:
+    """Keep the rows that have enough of the columns, and refuse parts without any."""
+    every = checked(parts)
+    use = [enough(cells) for _, cells in every]
+    at_least_one(torch.cat([rows.cpu() for rows in use]), what)
+    return [(density, c.rows(rows)) for (density, c), rows in zip(every, use, strict=True)]
+
+
 def _log_joint(
     density: Density,
     cells: Evidence,
@@ -349,17 +364,17 @@ def _log_joint(
     order: Tensor | None = None,
 ) -> float:
     """Return the log density of all rows, with the cells of the second side in another order."""
-    other = cells.only(second)
+    other = cells.select(second)
     if order is not None:
         other = other.rows(order.to(other.lower.device))
-    return float(density.log_value(cells.only(first).join(other)).double().sum())
+    return float(density.log_value(cells.select(first).join(other)).double().sum())
 
 
 def _pairs(
     density: Density, cells: Evidence, asked: tuple[int, ...], given: tuple[int, ...]
 ) -> dict[tuple[int, int], Tensor]:
     """Return, for each pair of columns, the log ratios of the rows that have both."""
-    known = cells.observed(asked)  # (B, n)
+    known = observed(cells, asked)  # (B, n)
     base = _log_value(density, cells, given)  # (B,)
     alone = [_log_value(density, cells, (c, *given)) - base for c in asked]
     found = {}
@@ -391,7 +406,9 @@ def _log_ratios(
 def _log_value(density: Density, cells: Evidence, columns: tuple[int, ...]) -> Tensor:
     """Return the log value of some columns of the rows, (B,); of no columns it is 0."""
     # A view would contract its own evidence twice for nothing.
-    return density.log_value(cells.only(columns)) if columns else cells.lower.new_zeros(len(cells))
+    return (
+        density.log_value(cells.select(columns)) if columns else cells.lower.new_zeros(len(cells))
+    )
 
 
 def _defined(ratio: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.utils import check_random_state
 
 from marginals.cells import Evidence
@@ -76,6 +75,5 @@ class NamedModel(NamedRows):
     def _drawn(self, samples: int, random_state: Any) -> pd.DataFrame:
         """Draw a table: its integers and rounded numbers are cells that have a mass."""
         density, schema = self._parts()
-        with torch.no_grad():
-            ((_, rows),) = draws_of(density, samples, seed_of(random_state))
+        ((_, rows),) = draws_of(density, samples, seed_of(random_state))
         return decode(schema, rows.lower)

@@ -38,6 +38,7 @@ def groups(density: Density, **named: Columns | None) -> list[tuple[int, ...]]:
     return list(found.values())
 
 
+@torch.no_grad()
 def draws_of(density: Density, samples: int = SAMPLES, seed: int = 0) -> Parts:
     """Draw rows from a density, to average over what the model itself says.
 
@@ -66,6 +67,11 @@ def draws_of(density: Density, samples: int = SAMPLES, seed: int = 0) -> Parts:
 def checked(parts: Parts) -> list[tuple[Density, Evidence]]:
     """Return parts whose rows are evidence on their density's device."""
     return [(density, density.checked(rows)) for density, rows in parts]
+
+
+def observed(cells: Evidence, columns: Sequence[int]) -> Tensor:
+    """Say which cells of these columns are observed at least in part, (B, n)."""
+    return ~cells.select(columns).missing()
 
 
 def seeded(density: Density, seed: int) -> torch.Generator:

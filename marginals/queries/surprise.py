@@ -39,8 +39,7 @@ def surprise(density: Density, schema: Schema, x: Any, centred: bool = False) ->
     frame = as_frame(x, [schema.names[c] for c in evidence.columns])
     value = _surprise(density, schema, evidence, frame)
     if centred:
-        with torch.no_grad():
-            ((_, rows),) = draws_of(density, _DRAWS)
+        ((_, rows),) = draws_of(density, _DRAWS)
         drawn = decode(schema, rows.lower)[[schema.names[c] for c in evidence.columns]]
         cells = density.checked(encode(schema, drawn).evidence)
         value = value - _surprise(density, schema, cells, drawn).mean(0)

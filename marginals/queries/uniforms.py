@@ -13,7 +13,7 @@ from torch import Tensor
 
 from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density, in_batches
-from marginals.queries.positions import Parts, checked
+from marginals.queries.positions import Parts, checked, observed
 
 _KEPT_BYTES = 1 << 28  # of cached transforms; those used longest ago go first
 # Rows transformed in the memory of one contracted: a CDF in linear space holds fewer numbers.
@@ -58,7 +58,7 @@ class Uniforms:
 
     def observed(self, columns: Sequence[int]) -> Tensor:
         """Say which cells of these columns are observed at least in part, (B, n)."""
-        return self._joined([cells.observed(columns) for _, cells in self.parts])
+        return self._joined([observed(cells, columns) for _, cells in self.parts])
 
     def check_no_sets(self, columns: Sequence[int]) -> None:
         """Refuse columns that hold a set of categories, which has no place in an order."""
@@ -81,7 +81,7 @@ class Uniforms:
             self._kept.move_to_end((column, known))
         new = tuple(c for c in columns if c not in found)
         if new:  # the columns share their evidence: one pass
-            parts = [cell_ends(density, cells, new, given) for density, cells in self.parts]
+            parts = [cell_ends(density, cells, new, sorted(known)) for density, cells in self.parts]
             found |= dict(zip(new, self._joined(parts).unbind(1), strict=True))
             for column in new:
                 self._keep((column, known), found[column])
@@ -109,7 +109,7 @@ def cell_ends(
 
     NaN where a cell is missing, and where the evidence on the given columns has probability 0.
     """
-    known = cells.observed(asked)  # (B, n)
+    known = observed(cells, asked)  # (B, n)
     out = cells.lower.new_full((*known.shape, 2), torch.nan, dtype=torch.float64)
     # A row holds some of its columns, and costs that share of a whole row.
     share = (len(asked) + len(given)) / density.columns
@@ -128,9 +128,9 @@ def _ends(
     density: Density, cells: Evidence, asked: Sequence[int], given: Sequence[int], sharp: bool
 ) -> Tensor:
     """Return the ends of a batch of rows; those of missing cells are 0 and 1."""
-    univariates = density.univariates(cells.only(given), asked)
-    bounds = cells.cells(asked)
-    lower, upper = bounds.lower.T, bounds.upper.T  # (B, n)
+    univariates = density.univariates(cells.select(given), asked)
+    bounds = cells.select(asked)
+    lower, upper = bounds.lower, bounds.upper  # (B, n)
     lower, upper = lower.nan_to_num(nan=-torch.inf), upper.nan_to_num(nan=torch.inf)
     if sharp:
         at = univariates.cdf(upper).double()[..., None].expand(-1, -1, 2)
@@ -153,7 +153,7 @@ def _patterns(
     rows = use.nonzero()[:, 0]
     if not len(rows):
         return []
-    seen = cells.observed(given)[rows]  # (B, n)
+    seen = observed(cells, given)[rows]  # (B, n)
     if bool(seen.all()):
         return [(rows, tuple(given))]
     patterns, kind = torch.unique(seen, dim=0, return_inverse=True)

@@ -79,9 +79,9 @@ class Gaussian(Density):
 
     def exact(self, evidence: Evidence) -> tuple[Tensor, Tensor, Tensor]:
         """Distances of exact cells from the mean, 0 for others; the mask; covariances, 1 there."""
-        cells = evidence.cells(range(self.columns))
-        x = cells.lower.T
-        mask = (x == cells.upper.T).to(x.dtype)
+        cells = evidence.select(range(self.columns))
+        x = cells.lower
+        mask = (x == cells.upper).to(x.dtype)
         covariance = self.covariance * mask[:, :, None] * mask[:, None]
         away = torch.where(mask > 0, x - self.mean, 0.0)
         return away, mask, covariance + torch.diag_embed(1 - mask)
@@ -96,8 +96,8 @@ class Gaussian(Density):
 
     def _log_boxes(self, evidence: Evidence) -> Tensor:
         """The log probability of the interval cells given the exact ones."""
-        cells = evidence.cells(range(self.columns))
-        lower, upper = cells.lower.T, cells.upper.T  # (B, D)
+        cells = evidence.select(range(self.columns))
+        lower, upper = cells.lower, cells.upper  # (B, D)
         sorts = torch.where(lower.isnan(), 0, torch.where(lower == upper, 1, 2))
         value = torch.zeros(len(evidence))
         for pattern in sorts.unique(dim=0):

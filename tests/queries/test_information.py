@@ -247,7 +247,7 @@ def test_information_of_categories_from_draws_and_of_views(mixed: TensorDensity)
 def test_impossible_rows_are_reported() -> None:
     class Bounded(Gaussian):
         def contract(self, evidence: Evidence) -> Tensor:
-            x = evidence.cells(range(self.columns)).lower.T.nan_to_num()
+            x = evidence.select(range(self.columns)).lower.nan_to_num()
             beyond = (x[:, 0] > 1) | ((x[:, 1] > 1) & (x[:, 2] > 1))
             return torch.where(beyond, -math.inf, super().contract(evidence))
 
