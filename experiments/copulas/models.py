@@ -39,13 +39,13 @@ def ours(
     """Fit the default of `MDMA` to normal scores."""
     scores = (ndtri(ranks(rows)) for rows in (train, val))
     model, told = fit_default(*scores, seed=seed, device=device, max_seconds=seconds)
-    return _asked(model.copula().module_, q, told)
+    return _asked(model.copula(), q, told)
 
 
 def paper(train: Rows, val: Rows, q: tuple[float, ...], how: Training) -> Estimated:
     """Fit the paper's model to normal scores."""
     model, told = fit_paper(ndtri(ranks(train)), ndtri(ranks(val)), how)
-    return _asked(Copula(model.double()), q, told)
+    return _asked(Copula(model), q, told)
 
 
 def gaussian(train: Rows, q: tuple[float, ...]) -> Estimated:
@@ -71,7 +71,7 @@ def vine(train: Rows, q: tuple[float, ...], seed: int) -> Estimated:
 def _asked(copula: Copula, q: tuple[float, ...], told: dict[str, Any]) -> Estimated:
     thresholds = torch.tensor(q, dtype=torch.float64)
     tau, rho, lower, upper = [], [], [], []
-    for a, b in pairs(copula.columns):
+    for a, b in pairs(len(copula.names)):
         both = copula.rank_correlations(a, b)
         tau.append(both.kendall_tau.value)
         rho.append(both.spearman_rho.value)

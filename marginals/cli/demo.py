@@ -80,7 +80,7 @@ def main(folder: str | Path = "demo", max_steps: int | None = None) -> None:
     console.print(draws(model))
     _head(console, "A row with gaps, imputed")
     console.print(filled(model, data))
-    _head(console, "The most surprising held-out row, and why")
+    _head(console, "The most surprising row held out, and why")
     console.print(surprise(model, data.train, data.test))
     console.print(
         "Tail: the probability of a value as far out, given the row's other values; the smallest "

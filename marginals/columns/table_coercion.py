@@ -15,6 +15,7 @@ __all__ = [
     "as_series",
     "check_names",
     "column_of",
+    "input_frame",
     "matched",
     "row_of",
     "upper_columns",
@@ -48,6 +49,25 @@ def as_frame(data: Any, names: Sequence[Name] | None = None) -> Any:
             "all of them, or a DataFrame with some by name."
         )
     return pd.DataFrame(data, columns=None if names is None else list(names))
+
+
+def input_frame(x: Any) -> pd.DataFrame:
+    """Return an estimator's input as a frame; errors have the wording that scikit-learn checks."""
+    if isinstance(x, pd.DataFrame):
+        return x
+    if hasattr(x, "tocsr"):  # a scipy matrix or array
+        raise TypeError("Expected a dense table; got a sparse one: sparse input is not supported.")
+    array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
+    if array.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {array.ndim}D array instead. Reshape your data using "
+            "array.reshape(-1, 1) if it has a single column."
+        )
+    if array.shape[1] == 0:
+        raise ValueError(f"0 feature(s) (shape={array.shape}) while a minimum of 1 is required.")
+    if array.dtype.kind == "c":
+        raise ValueError("Complex data not supported: split it into real and imaginary parts.")
+    return pd.DataFrame(array)
 
 
 def as_series(values: Any) -> Any:

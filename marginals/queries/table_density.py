@@ -1,6 +1,5 @@
 """A distribution over the columns of a table, queried by their names."""
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, final
 
@@ -16,14 +15,16 @@ from marginals.columns import Categorical, Column, Schema, decode, decode_column
 from marginals.columns.dtypes import family, unit
 from marginals.densities import Density
 from marginals.queries import requests
-from marginals.queries.dependence import Dependence
-from marginals.queries.imputation import Imputation, mean_values
+from marginals.queries.copula import Copulas
+from marginals.queries.imputation import Imputations, mean_values
+from marginals.queries.independence import Independence
+from marginals.queries.information import Entropy, Information
+from marginals.queries.margins import Margins
 from marginals.queries.moments import moments
-from marginals.queries.surprise import surprise
-from marginals.queries.table_copula import Copulas
+from marginals.queries.surprise import Surprises
 
 
-class TableDensity(Dependence, Copulas):
+class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputations, Surprises):
     """A distribution over the columns of a table, queried by their names.
 
     Evidence (`given`) and events are dicts. A scalar is an exact value, a pair (low, high) with
@@ -31,10 +32,6 @@ class TableDensity(Dependence, Copulas):
     set is one of its values. Evidence may also be a DataFrame or array with one row of exact values
     per answer, NaN where missing. Columns may be given by position, too.
     """
-
-    @abstractmethod
-    def _kind(self) -> str:
-        """Return what was fitted, "frame", "array" or "tensor": samples come back as that."""
 
     # Densities and probabilities --------------------------------------------------------------
 
@@ -191,37 +188,6 @@ class TableDensity(Dependence, Copulas):
         density, schema = self._parts()
         known = None if given is None else density.checked(requests.evidence(schema, given))
         return density.distribution(known)
-
-    def impute(self, x: Any, method: str = "mean", draws: int = 1, random_state: Any = None) -> Any:
-        """Fill the missing cells of `x` by conditional "mean", "median", "mode" or a joint "draw".
-
-        With `draws` > 1, a list of completed tables. Categories take their most likely value;
-        observed cells stay as they are. "mode" is the most likely of 99 quantiles.
-        """
-        if method not in ("mean", "median", "mode", "draw"):
-            raise ValueError(
-                f"Expected `method` to be 'mean', 'median', 'mode' or 'draw'; got {method!r}."
-            )
-        if draws < 1 or (draws > 1 and method != "draw"):
-            raise ValueError(
-                f"Expected `draws` to be 1, or more for method 'draw'; got {draws} for {method!r}."
-            )
-        density, schema = self._parts()
-        filled = Imputation(density, schema, x)
-        if method == "draw":
-            tables = filled.drawn(draws, _generator(random_state, density))
-            return tables if draws > 1 else tables[0]
-        return filled.summarised(method)  # type: ignore[arg-type]
-
-    def impute_interval(self, x: Any, level: float = 0.9) -> pd.DataFrame:
-        """Return the central interval of each missing cell: a line with row, column, ends."""
-        if not 0 < level < 1:
-            raise ValueError(f"Expected `level` to lie between 0 and 1; got {level}.")
-        return Imputation(*self._parts(), x).intervals(level)
-
-    def surprise(self, x: Any) -> pd.DataFrame:
-        """Return each cell's -log p(cell | the row's other cells), in nats; NaN where missing."""
-        return surprise(*self._parts(), x)
 
     # Parts ------------------------------------------------------------------------------------
 

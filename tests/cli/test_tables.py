@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from marginals import MDMA, MDMAOutlierDetector
 from marginals.cli import models
 from marginals.io import tables
 from tests.cli.conftest import COLUMNS, Run, make_table
@@ -145,7 +146,7 @@ def test_draws(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("batch")
-def test_anomalies(run: Run, tmp_path: Path) -> None:
+def test_anomalies(run: Run, model: MDMA, tmp_path: Path) -> None:
     table = make_table()
     table.loc[200, "income"] = 1e9
     table.to_csv(tmp_path / "odd.csv", index=False)
@@ -155,7 +156,12 @@ def test_anomalies(run: Run, tmp_path: Path) -> None:
     assert rows[0]["row"] == 200
     assert rows[0]["cell"] == "income"
     assert rows[0]["tail"] < 0.01
-    assert [row["log_density"] for row in rows] == sorted(row["log_density"] for row in rows)
+    # Scores and cells are those of the estimator, compared with draws of the model.
+    detector = MDMAOutlierDetector(model).fit(model.sample(2000, random_state=0))
+    scores = detector.score_samples(table[COLUMNS])
+    np.testing.assert_allclose([row["score"] for row in rows], np.sort(scores)[:3], rtol=1e-6)
+    cells = detector.blame(table[COLUMNS]).iloc[[row["row"] for row in rows]]
+    assert [row["cell"] for row in rows] == cells["column"].tolist()
     lines = run("anomalies", "model.mdma", f"{tmp_path}/odd.csv").stdout.splitlines()
-    assert lines[0].split("\t") == ["row", "log_density", "cell", "tail", *COLUMNS]
+    assert lines[0].split("\t") == ["row", "score", "cell", "tail", *COLUMNS]
     assert len(lines) == 21

@@ -1,4 +1,4 @@
-"""Columns and rows as the tasks take them."""
+"""Columns by position, and rows under densities, as the queries take them."""
 
 import operator
 from collections.abc import Sequence
@@ -11,12 +11,21 @@ from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
 
 Columns = int | Sequence[int]
+# Densities of the same columns, each with the rows it judges: evidence or a tensor (B, D). One
+# model has one part; cross-fitting has a part for each fold.
+Parts = Sequence[tuple[Density, Any]]
+
+# A mean over 10,000 rows has a hundredth of the spread of a single row, often about one nat.
+SAMPLES = 10_000
 
 
 def groups(density: Density, **named: Columns | None) -> list[tuple[int, ...]]:
-    """Check groups of columns, each by its argument's name: known, and in one place only.
+    """Return groups of columns as tuples; refuse unknown columns and those named twice.
 
-    None is the empty group; a group that is not None must not be empty, `given` excepted.
+    Args:
+        density: the density that has the columns.
+        named: groups by the name of their argument. None is the empty group; any other group but
+            `given` needs a column.
     """
     found = {name: _positions(name, columns) for name, columns in named.items()}
     seen: dict[int, str] = {}
@@ -29,10 +38,21 @@ def groups(density: Density, **named: Columns | None) -> list[tuple[int, ...]]:
     return list(found.values())
 
 
-def rows_or_draws(density: Density, rows: Any, samples: int, seed: int) -> Evidence:
-    """Return the rows given, or as many draws of the density."""
-    if rows is not None:
-        return density.checked(rows)
+@torch.no_grad()
+def draws_of(density: Density, samples: int = SAMPLES, seed: int = 0) -> Parts:
+    """Draw rows from a density, to average over what the model itself says.
+
+    Draws are exact numbers: to ask about integers or rounded numbers, pass the cells that the draws
+    fall into instead.
+
+    Args:
+        density: the density, given at most one row of evidence.
+        samples: the number of draws.
+        seed: seed for the draws.
+
+    Returns:
+        One part: the density and its draws.
+    """
     if samples < 1:
         raise ValueError(f"Expected `samples` to be at least 1; got {samples}.")
     drawn = density.sample(samples, generator=seeded(density, seed))
@@ -41,7 +61,17 @@ def rows_or_draws(density: Density, rows: Any, samples: int, seed: int) -> Evide
             f"Expected a density given at most one row of evidence; got one given {len(drawn)}. "
             "Condition on one row at a time, or name the columns in `given`."
         )
-    return density.checked(drawn)
+    return [(density, density.checked(drawn))]
+
+
+def checked(parts: Parts) -> list[tuple[Density, Evidence]]:
+    """Return parts whose rows are evidence on their density's device."""
+    return [(density, density.checked(rows)) for density, rows in parts]
+
+
+def observed(cells: Evidence, columns: Sequence[int]) -> Tensor:
+    """Say which cells of these columns are observed at least in part, (B, n)."""
+    return ~cells.select(columns).missing()
 
 
 def seeded(density: Density, seed: int) -> torch.Generator:
@@ -51,28 +81,8 @@ def seeded(density: Density, seed: int) -> torch.Generator:
     return torch.Generator(device).manual_seed(seed)
 
 
-def only(evidence: Evidence, columns: Sequence[int]) -> Evidence:
-    """Forget all columns but these."""
-    keep = [c for c in evidence.columns if c in columns]
-    index = [evidence.columns.index(c) for c in keep]
-    intervals = evidence.intervals & set(keep)
-    lower = evidence.lower[:, index]
-    upper = evidence.upper[:, index] if intervals else lower
-    sets = {c: mask for c, mask in evidence.sets.items() if c in keep}
-    return Evidence(tuple(keep), lower, upper, sets, intervals)
-
-
-def is_known(evidence: Evidence, columns: Sequence[int]) -> Tensor:
-    """Say which cells of these columns are known at least in part, (B, n)."""
-    place = {column: position for position, column in enumerate(evidence.columns)}
-    known = ~evidence.missing()
-    absent = known.new_zeros(len(evidence))
-    each = [known[:, place[c]] if c in place else absent for c in columns]
-    return torch.stack(each, 1) if each else known.new_zeros(len(evidence), 0)
-
-
 def at_least_one(use: Tensor, what: str) -> Tensor:
-    """Refuse to go on when no row (B,) is of use."""
+    """Return a mask of rows (B,), or raise if it has none."""
     if not bool(use.any()):
         raise ValueError(
             f"Expected `rows` to hold a row {what}; got none among {len(use)}. Give rows with "
