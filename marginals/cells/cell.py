@@ -97,7 +97,8 @@ def as_cell(value: Any, owner: str = "a cell") -> Cell:
             raise TypeError(
                 f"Expected a pair (low, high) for {owner}; got {value!r}. Use None for an open end."
             )
-        return _between(*map(_scalar, value), False, True)
+        low, high = map(_scalar, value)
+        return _between(low, high, False, True)
     if _is_missing(value):
         return MISSING
     if not pd.api.types.is_hashable(value):
