@@ -82,7 +82,7 @@ def as_cell(value: Any, owner: str = "a cell") -> Cell:
         return value
     value = _scalar(value)
     if isinstance(value, set | frozenset | list):
-        values = tuple(map(_scalar, value))
+        values = tuple(value)
         if not values or any(map(_is_missing, values)):
             raise ValueError(
                 f"Expected the set for {owner} to hold values; got {list(values)!r}. Name at least "
@@ -97,7 +97,8 @@ def as_cell(value: Any, owner: str = "a cell") -> Cell:
             raise TypeError(
                 f"Expected a pair (low, high) for {owner}; got {value!r}. Use None for an open end."
             )
-        return _between(_scalar(value[0]), _scalar(value[1]), False, True)
+        low, high = map(_scalar, value)
+        return _between(low, high, False, True)
     if _is_missing(value):
         return MISSING
     if not pd.api.types.is_hashable(value):
@@ -159,7 +160,7 @@ def is_empty(cell: Cell) -> bool:
 
 
 def _between(low: Any, high: Any, low_closed: bool, high_closed: bool) -> Cell:
-    low, high = (None if _is_missing(end) else end for end in (low, high))
+    low, high = None if _is_missing(low) else low, None if _is_missing(high) else high
     if low is not None and pd.api.types.is_scalar(low) and bool(np.all(low == high)):
         return Exact(low)
     return Interval(low, high, low_closed, high_closed)

@@ -249,7 +249,8 @@ def _read_cell(column: Column, value: Any, strict: bool) -> Cell:
         return cell
     if categorical and not column.ordered:
         return _categories_between(column, cell)
-    low, high = (None if end is None else _snapped(column, end) for end in (cell.low, cell.high))
+    low = None if cell.low is None else _snapped(column, cell.low)
+    high = None if cell.high is None else _snapped(column, cell.high)
     if low == np.inf or high == -np.inf:
         _refuse_ends(column, "finite values", cell.low, cell.high, "Leave the cell missing.")
     if low is not None and high is not None and low > high:
@@ -288,10 +289,8 @@ def _pieces(axis: Axis, cell: Cell, masses: bool) -> _Part:
     if isinstance(cell, Interval):
         if cell.low is None and cell.high is None:
             return _nothing(1)
-        low, high = (
-            np.array([infinity if end is None else end])
-            for end, infinity in ((cell.low, -np.inf), (cell.high, np.inf))
-        )
+        low = np.array([-np.inf if cell.low is None else cell.low])
+        high = np.array([np.inf if cell.high is None else cell.high])
         if low[0] == high[0]:
             closed = cell.low_closed and cell.high_closed
             return _pieces(axis, Exact(cell.low) if closed else NOTHING, masses=True)
@@ -397,14 +396,14 @@ def _assembled(
     sets: Mapping[int, Tensor] | None = None,
 ) -> Encoded:
     slope, empty = np.zeros(rows), np.zeros(rows, dtype=bool)
-    for part in parts:
+    (lower, upper), exact = np.empty((2, rows, len(parts))), True
+    for place, part in enumerate(parts):
+        lower[:, place], upper[:, place] = part.lower, part.upper
+        exact = exact and part.upper is part.lower
         slope += part.log_slope
         empty |= part.empty
-    lower = _matrix([part.lower for part in parts], rows)
-    if all(part.upper is part.lower for part in parts):
-        evidence = Evidence.exact(lower, positions)
-    else:
-        evidence = Evidence.interval(lower, _matrix([p.upper for p in parts], rows), positions)
+    low, high = torch.from_numpy(lower), torch.from_numpy(upper)
+    evidence = Evidence.exact(low, positions) if exact else Evidence.interval(low, high, positions)
     evidence = replace(evidence, sets=dict(sets)) if sets else evidence
     return Encoded(evidence, torch.from_numpy(slope), torch.from_numpy(empty))
 
@@ -413,10 +412,6 @@ def _mask(cell: OneOf, count: int) -> Tensor:
     mask = torch.zeros(1, count, dtype=torch.bool)
     mask[0, [int(code) for code in cell.values]] = True
     return mask
-
-
-def _matrix(columns: list[Floats], rows: int) -> Tensor:
-    return torch.from_numpy(np.stack(columns, 1) if columns else np.empty((rows, 0)))
 
 
 def _tensor(values: Floats) -> Tensor:

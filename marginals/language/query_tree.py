@@ -37,8 +37,8 @@ class Condition:
         cell: the values that it may have.
         at: where it was written.
 
-    >>> Condition("age", Interval(20, 30, low_closed=True))
-    Condition(column='age', cell=Interval(low=20, high=30, low_closed=True, high_closed=False))
+    >>> Condition("age", Exact(40))
+    Condition(column='age', cell=Exact(value=40))
     """
 
     column: str
