@@ -1,6 +1,7 @@
 """Imports point downward, so that any part can be read without what is built on it."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,12 @@ def test_imports_point_downward(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_no_file_is_too_long(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 500
+
+
+def test_nothing_is_switched_by_the_thread() -> None:
+    """How a computation runs is passed down as a `Backend`."""
+    for path in MODULES:
+        assert not re.search(r"threading\.local|import local|ContextVar", path.read_text()), path
 
 
 def test_no_pickle() -> None:

@@ -28,6 +28,7 @@ from marginals.numerics import (
     table_of,
 )
 from marginals.numerics.regression import conditional_of_rows
+from marginals.runtime.backend import QUERY, Backend
 from marginals.tensors.couplings import Couplings
 
 # Beyond, a matrix of columns by columns for each component costs more than the factors do.
@@ -86,9 +87,9 @@ class CopulaDensity(LeafDensity):
         """The columns that are coupled inside of components."""
         return self.leaves.owned[0]
 
-    def contract(self, evidence: Evidence) -> Tensor:
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each row of evidence, (B,), in one go."""
-        return logsumexp(self._values(evidence).total() + self.couplings.log_weights())
+        return logsumexp(self._values(evidence, backend).total() + self.couplings.log_weights())
 
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
         """Return p(x_j | what is known of the other columns) for columns j, all by default."""
@@ -138,12 +139,12 @@ class CopulaDensity(LeafDensity):
         loose = [c for c in columns if c not in self.coupled]
         return loose, [c for c in columns if c in self.coupled]
 
-    def _values(self, evidence: Evidence) -> _Values:
+    def _values(self, evidence: Evidence, backend: Backend = QUERY) -> _Values:
         loose, tied = self._split(evidence.columns)
         rows, width = len(evidence), self.couplings.size[1]
         like = self.couplings.raw
         apart = (
-            self.leaves.log_values(evidence.cells(loose), loose)
+            self.leaves.log_values(evidence.cells(loose), loose, backend)
             if loose
             else like.new_zeros(0, rows, width)
         )
@@ -151,12 +152,12 @@ class CopulaDensity(LeafDensity):
             return _Values(apart, like.new_zeros(rows, width))
         cells = evidence.cells(tied)
         if cells.complete and len(tied) <= _DENSE_COLUMNS:
-            return _Values(apart, self._log_complete(cells.upper, tied))
+            return _Values(apart, self._log_complete(cells.upper, tied, backend.host_free))
         if 0 < len(cells.patterns) <= _FEW_PATTERNS and len(tied) <= _DENSE_COLUMNS:
-            return _Values(apart, self._log_patterns(cells, tied))
-        return _Values(apart, self._log_tied(self._tie(cells, tied)))
+            return _Values(apart, self._log_patterns(cells, tied, backend.host_free))
+        return _Values(apart, self._log_tied(self._tie(cells, tied), backend.host_free))
 
-    def _log_complete(self, x: Tensor, columns: Sequence[int]) -> Tensor:
+    def _log_complete(self, x: Tensor, columns: Sequence[int], host_free: bool = False) -> Tensor:
         """Return the log value of coupled cells (n, B) that are all exact, (B, K)."""
         own = [self.coupled.index(c) for c in columns]
         y, log_slope = self._family.scale(x, own)
@@ -167,10 +168,11 @@ class CopulaDensity(LeafDensity):
             self._family.log_scales(own).T,
             select(loadings, own, 1),
             select(unique, own, 1),
+            host_free=host_free,
         )
         return value + log_slope.sum(0)[:, None]
 
-    def _log_patterns(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+    def _log_patterns(self, cells: Cells, columns: Sequence[int], host_free: bool) -> Tensor:
         """Return the log value of coupled cells with few patterns of gaps, (B, K)."""
         seen = ~cells.upper.isnan()  # (n, B)
         value = self.couplings.raw.new_zeros(cells.upper.shape[1], len(self.couplings.raw))
@@ -179,7 +181,8 @@ class CopulaDensity(LeafDensity):
                 bits = index_of([int(i in known) for i in range(len(columns))], seen.device)
                 match = (seen == bits.bool()[:, None]).all(0)
                 # Rows of other patterns give numbers that are not used.
-                part = self._log_complete(select(cells.upper, known), [columns[i] for i in known])
+                own = [columns[i] for i in known]
+                part = self._log_complete(select(cells.upper, known), own, host_free)
                 value = torch.where(match[:, None], part, value)
         return value
 
@@ -225,10 +228,10 @@ class CopulaDensity(LeafDensity):
             patterns=table_of(cells.patterns, len(own), exact.device) if cells.patterns else None,
         )
 
-    def _log_tied(self, tied: Tied) -> Tensor:
+    def _log_tied(self, tied: Tied, host_free: bool = False) -> Tensor:
         """Return the log value of the coupled cells under each component, (B, K)."""
         parts = (tied.scores, tied.loadings, tied.unique, tied.exact, tied.patterns)
-        value = factors.log_density(*parts) + tied.log_slope
+        value = factors.log_density(*parts, host_free=host_free) + tied.log_slope
         return value if tied.low is None else value + log_intervals(tied).to(value.dtype)
 
     def _outside(self, known: Evidence, asked: Sequence[int], values: _Values) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from marginals.cells.evidence import Evidence, as_evidence
 from marginals.densities.univariates import Univariates
+from marginals.runtime.backend import QUERY, Backend
 from marginals.runtime.memory import floats_at_once
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Density(nn.Module, ABC):
         return {}
 
     @abstractmethod
-    def contract(self, evidence: Evidence) -> Tensor:
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each row of evidence, (B,), in one go."""
 
     @abstractmethod
@@ -74,7 +75,8 @@ class Density(nn.Module, ABC):
 
     def contract_all(self, evidence: Evidence) -> Tensor:
         """Return the log value of each row of evidence, (B,), in batches."""
-        return in_batches(self.contract, evidence, self.rows_at_once())
+        backend = QUERY.for_query()
+        return in_batches(lambda part: self.contract(part, backend), evidence, self.rows_at_once())
 
     def logpdf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
         """Return the log density of `columns` (all by default) at `x` (..., n), given evidence.

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from marginals.densities.coupled import CopulaDensity
 from marginals.leaves import CategoricalLeaves, SharedLeaves
-from marginals.runtime.blas import blas_threads_for
+from marginals.runtime.threads import blas_threads_for
 
 # Variance added to each column, in units of the learned scale: a component of few rows must not
 # collapse on them.

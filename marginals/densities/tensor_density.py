@@ -12,6 +12,7 @@ from marginals.densities.leaf_density import LeafDensity
 from marginals.densities.univariates import LeafMixtures
 from marginals.leaves import Leaves
 from marginals.numerics import index_of, logsumexp, select
+from marginals.runtime.backend import QUERY, Backend
 from marginals.runtime.memory import floats_at_once
 from marginals.tensors import ComponentTensor
 from marginals.tensors.component_tensor import LeafValues
@@ -46,19 +47,17 @@ class TensorDensity(LeafDensity):
             )
         self.tensor = tensor
 
-    def contract(self, evidence: Evidence) -> Tensor:
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each row of evidence, (B,), in one go."""
         if not evidence.columns:
             return self._zeros(len(evidence))
-        return self.tensor.log_value(self._values(evidence, evidence.columns))
+        return self.tensor.log_value(self._values(evidence, evidence.columns, backend), backend)
 
     def contract_all(self, evidence: Evidence) -> Tensor:
         """Return the log value of each row of evidence, (B,), in batches."""
+        backend = QUERY.for_query()
         size = self._rows_of(len(evidence.columns))
-        if len(evidence) <= size:
-            return self.contract(evidence)
-        with self.tensor.reused():
-            return in_batches(self.contract, evidence, size)
+        return in_batches(lambda part: self.contract(part, backend), evidence, size)
 
     def log_value_beside(self, asked: Evidence, known: Evidence, place: Tensor) -> Tensor:
         """Return the log value of each row of `asked` together with row `place[b]` of `known`.
@@ -69,11 +68,10 @@ class TensorDensity(LeafDensity):
         if not asked.columns or not known.columns:
             return super().log_value_beside(asked, known, place)
         value = self._beside_one if len(asked.columns) == 1 else self._beside_some
-        with self.tensor.reused():
-            answer, held = value(asked.columns, known)
-            size = self._rows_of(held)
-            parts = zip(asked.batches(size), place.split(size), strict=True)
-            return torch.cat([answer(part, rows) for part, rows in parts])
+        answer, held = value(asked.columns, known)
+        size = self._rows_of(held)
+        parts = zip(asked.batches(size), place.split(size), strict=True)
+        return torch.cat([answer(part, rows) for part, rows in parts])
 
     def _beside_one(self, columns: Sequence[int], known: Evidence) -> tuple[Answer, int]:
         """Answer for one column: a mixture of its leaves, with weights by row of what is known.
@@ -94,11 +92,12 @@ class TensorDensity(LeafDensity):
         Also say how many columns a row holds.
         """
         fixed = self.tensor.condense(self._values(known, known.columns), columns)
+        backend = QUERY.for_query()
 
         def answer(part: Evidence, rows: Tensor) -> Tensor:
             own = self._values(part, columns)
             every = torch.cat([own.log_values, fixed.log_values[:, rows]])
-            return self.tensor.log_value(LeafValues(own.columns + fixed.columns, every))
+            return self.tensor.log_value(LeafValues(own.columns + fixed.columns, every), backend)
 
         return answer, len(columns) + len(fixed.columns)
 
@@ -133,14 +132,16 @@ class TensorDensity(LeafDensity):
             "tensor": {"kind": self.tensor.kind, **self.tensor.config()},
         }
 
-    def _values(self, evidence: Evidence, columns: Sequence[int]) -> LeafValues:
+    def _values(
+        self, evidence: Evidence, columns: Sequence[int], backend: Backend = QUERY
+    ) -> LeafValues:
         """Evaluate the leaves of what is known; columns beyond that are missing, log value 0."""
         order = self.tensor.order(columns)
         known = [c for c in order if c in evidence.columns]
         if not known:
             zeros = self._zeros(len(order), len(evidence), self.leaves.width)
             return LeafValues(order, zeros)
-        values = self.leaves.log_values(evidence.cells(known), known)
+        values = self.leaves.log_values(evidence.cells(known), known, backend)
         if len(known) < len(order):
             index = [i for i, c in enumerate(order) if c in evidence.columns]
             zeros = values.new_zeros(len(order), *values.shape[1:])

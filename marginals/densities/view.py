@@ -10,6 +10,7 @@ from marginals.cells.evidence import Evidence, as_evidence
 from marginals.densities.density import Density
 from marginals.densities.univariates import Univariates
 from marginals.leaves import LeafEvaluation
+from marginals.runtime.backend import QUERY, Backend
 
 
 @final
@@ -73,10 +74,10 @@ class View(Density):
         asked = self.checked(evidence).renamed(self.kept)
         return self.base._conditional(asked, self.given if self.given.columns else None)
 
-    def contract(self, evidence: Evidence) -> Tensor:
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each row of evidence, (B,), in one go."""
         joint = self._with_given(evidence)
-        return self.base.contract(joint) - self.base.contract(self.given)
+        return self.base.contract(joint, backend) - self.base.contract(self.given, backend)
 
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
         """Return p(x_j | what is known of the other columns) for columns j, all by default."""

@@ -12,6 +12,7 @@ from marginals.leaves.family import ContinuousLeaves, LeafEvaluation, LeafFamily
 from marginals.leaves.neural import NeuralLeaves
 from marginals.leaves.shared import SharedLeaves
 from marginals.numerics import draw, invert_monotone, log_matmul, logsumexp, select
+from marginals.runtime.backend import QUERY, Backend
 
 # Numbers that intervals of all components hold at a time where one of them is wanted.
 _MOST_NUMBERS = 1 << 22
@@ -75,15 +76,16 @@ class AtomLeaves(LeafFamily):
             "inner": {"kind": self.inner.kind, **self.inner.config()},
         }
 
-    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+    def log_values(self, cells: Cells, columns: Sequence[int], backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
         lower, upper = cells.lower, cells.upper
         log_mass = self._log_mass(columns)
-        value = self._exact(upper, self.inner.log_values(Cells(upper, upper), columns), columns)
+        density = self.inner.log_values(Cells(upper, upper), columns, backend)
+        value = self._exact(upper, density, columns, backend.host_free)
         if cells.intervals and upper is not lower:
             inside = self._within(lower, upper, columns)
             smooth = log_mass[..., -1][:, None] + self.inner.log_interval(lower, upper, columns)
-            mass = torch.logaddexp(smooth, self._sum_atoms(inside, columns))
+            mass = torch.logaddexp(smooth, self._sum_atoms(inside, columns, backend.host_free))
             value = torch.where((lower < upper)[..., None], mass, value)
             # Everything is certainty, not a sum that rounds to it.
             everything = (lower == -torch.inf) & (upper == torch.inf)
@@ -243,17 +245,20 @@ class AtomLeaves(LeafFamily):
         points = self._points(columns, lower)
         return (points > lower[..., None]) & (points <= upper[..., None])  # (n, B, A)
 
-    def _sum_atoms(self, chosen: Tensor, columns: Sequence[int]) -> Tensor:
+    def _sum_atoms(self, chosen: Tensor, columns: Sequence[int], host_free: bool = False) -> Tensor:
         """Sum the masses of the chosen atoms (n, B, A), (n, B, M)."""
         log_mass = self._log_mass(columns)[..., :-1]
         log_mask = torch.where(chosen, 0.0, -torch.inf).to(log_mass.dtype)
-        return log_matmul(log_mask, log_mass)
+        return log_matmul(log_mask, log_mass, host_free=host_free)
 
-    def _exact(self, x: Tensor, log_density: Tensor, columns: Sequence[int]) -> Tensor:
+    def _exact(
+        self, x: Tensor, log_density: Tensor, columns: Sequence[int], host_free: bool = False
+    ) -> Tensor:
         """Return the mass at atoms and the continuous part's share of the density elsewhere."""
         hit = self._points(columns, x) == x[..., None]  # (n, B, A)
         smooth = self._log_mass(columns)[..., -1][:, None] + log_density
-        return torch.where(hit.any(-1)[..., None], self._sum_atoms(hit, columns), smooth)
+        mass = self._sum_atoms(hit, columns, host_free)
+        return torch.where(hit.any(-1)[..., None], mass, smooth)
 
     def _bracket(
         self, target: Tensor, weights: Tensor, columns: Sequence[int]

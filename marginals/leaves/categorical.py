@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from marginals.cells import Cells, Truncation
 from marginals.leaves.family import LeafEvaluation, LeafFamily
 from marginals.numerics import draw, index_of, log_matmul, select
+from marginals.runtime.backend import QUERY, Backend
 
 
 @final
@@ -57,13 +58,13 @@ class CategoricalLeaves(LeafFamily):
         """Show the sizes."""
         return f"categories={list(self.categories)}, width={self.size[1]}"
 
-    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+    def log_values(self, cells: Cells, columns: Sequence[int], backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
         log_mass = self._log_mass(columns)
         plain = not cells.sets and (cells.upper is cells.lower or not cells.intervals)
         if not plain:
             allowed = self._allowed(cells.lower, cells.upper, cells.sets, columns)
-            return self._log_sum(log_mass, allowed, columns)
+            return self._log_sum(log_mass, allowed, columns, backend.host_free)
         missing = cells.upper.isnan()
         code = torch.where(missing, 0.0, cells.upper).long()
         known = (code >= 0) & (code < self._counts(columns)) & (code == cells.upper)
@@ -168,10 +169,12 @@ class CategoricalLeaves(LeafFamily):
         logits = select(self.logits, columns).masked_fill(absent, -torch.inf)
         return logits.log_softmax(-1)  # (n, M, C)
 
-    def _log_sum(self, log_mass: Tensor, allowed: Tensor, columns: Sequence[int]) -> Tensor:
+    def _log_sum(
+        self, log_mass: Tensor, allowed: Tensor, columns: Sequence[int], host_free: bool = False
+    ) -> Tensor:
         """Sum the masses of the codes that each cell (n, B, C) admits, (n, B, M)."""
         log_mask = torch.where(allowed, 0.0, -torch.inf).to(log_mass.dtype)
-        total = log_matmul(log_mask, log_mass)
+        total = log_matmul(log_mask, log_mass, host_free=host_free)
         # All of them is certainty, not a sum that rounds to it.
         certain = (allowed | select(self.absent, columns)[:, None]).all(-1)
         return torch.where(certain[..., None], 0.0, total)

@@ -14,6 +14,7 @@ from marginals.leaves.neural import NeuralLeaves
 from marginals.leaves.repeats import find_repeats
 from marginals.leaves.shared import SharedLeaves
 from marginals.numerics import select
+from marginals.runtime.backend import QUERY, Backend
 
 FAMILIES: dict[str, Callable[..., LeafFamily]] = {
     "neural": NeuralLeaves,
@@ -97,10 +98,10 @@ class Leaves(nn.Module):
             for column, points in zip(owned, family.atoms, strict=True)
         }
 
-    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+    def log_values(self, cells: Cells, columns: Sequence[int], backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
         return self._gather(
-            columns, lambda family, own, at: [_log_values(family, cells.take(at), own)]
+            columns, lambda family, own, at: [_log_values(family, cells.take(at), own, backend)]
         )[0]
 
     def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
@@ -196,16 +197,17 @@ class Leaves(nn.Module):
         return Leaves(families, config["columns"])
 
 
-def _log_values(family: LeafFamily, cells: Cells, columns: list[int]) -> Tensor:
+def _log_values(family: LeafFamily, cells: Cells, columns: list[int], backend: Backend) -> Tensor:
     """Return log values (n, B, M), of intervals that repeat from one evaluation of each."""
-    if not cells.intervals:
-        return family.log_values(cells, columns)
+    if not cells.intervals or backend.host_free:
+        return family.log_values(cells, columns, backend)
     found = find_repeats(cells.take(cells.intervals))
     if found is None:
-        return family.log_values(cells, columns)
+        return family.log_values(cells, columns, backend)
     rest = [i for i in range(len(columns)) if i not in cells.intervals]
-    parts = [found.spread(family.log_values(found.cells, [columns[i] for i in cells.intervals]))]
+    wide = [columns[i] for i in cells.intervals]
+    parts = [found.spread(family.log_values(found.cells, wide, backend))]
     if rest:
-        parts.append(family.log_values(cells.take(rest), [columns[i] for i in rest]))
+        parts.append(family.log_values(cells.take(rest), [columns[i] for i in rest], backend))
     order = [*cells.intervals, *rest]
     return select(torch.cat(parts), [order.index(i) for i in range(len(order))])

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from marginals.cells import Cells, Truncation
+from marginals.runtime.backend import QUERY, Backend
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class LeafFamily(nn.Module, ABC):
         """Number of columns D and of components M."""
 
     @abstractmethod
-    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+    def log_values(self, cells: Cells, columns: Sequence[int], backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
 
     @abstractmethod

@@ -29,9 +29,8 @@ from marginals.numerics import (
     logsumexp,
     select,
 )
-from marginals.runtime.kernels import leaf_inversion as inversion_kernel
-from marginals.runtime.kernels import leaf_values as leaf_kernel
-from marginals.runtime.kernels import precision_in_training, use_fused
+from marginals.runtime.backend import QUERY, Backend
+from marginals.runtime.kernels import leaf_inversion, leaf_values
 
 _BETA = 10.0  # of the weights' softplus, as in the paper
 
@@ -96,11 +95,11 @@ class NeuralLeaves(ContinuousLeaves):
 
     # Values -----------------------------------------------------------------------------------
 
-    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+    def log_values(self, cells: Cells, columns: Sequence[int], backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
-        fused = self._fused_log_values(cells, columns)
-        if fused is not None:
-            return fused
+        value = self._by_kernel(cells, columns, backend)
+        if value is not None:
+            return value
         exact = self._log_density(cells.upper, columns)
         missing = cells.upper.isnan()[..., None]
         if cells.upper is cells.lower or not cells.intervals:
@@ -115,20 +114,23 @@ class NeuralLeaves(ContinuousLeaves):
         index = index_of(rows, exact.device)
         return torch.where(missing, 0.0, exact.index_copy(0, index, mixed))
 
-    def _fused_log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor | None:
-        """Return log values with a backward pass of their own, where a kernel serves."""
+    def _by_kernel(self, cells: Cells, columns: Sequence[int], backend: Backend) -> Tensor | None:
+        """Return log values from a kernel with its own backward pass; None if none applies."""
         raw = (list(self.weights), list(self.biases), list(self.gates))
         upper = cells.upper
         lower = upper if cells.upper is cells.lower or not cells.intervals else cells.lower
-        fused = use_fused(self.biases[0])
         if upper.requires_grad or lower.requires_grad:
             return None
-        if fused and leaf_kernel.fits([part for parts in raw for part in parts]):
+        if backend.fuses(self.biases[0]) and leaf_values.fits([p for parts in raw for p in parts]):
             place = index_of(columns, upper.device)
-            return leaf_kernel.log_values(lower, upper, self.location, self.scale, place, *raw)
-        if precision_in_training() is None or lower is not upper:
+            return leaf_values.log_values(lower, upper, self.location, self.scale, place, *raw)
+        if backend.precision is None or lower is not upper:
             return None
-        return leaf_kernel.plain_log_values(upper, self.location, self.scale, columns, *raw)
+        return leaf_values.cpu_log_values(
+            *(upper, self.location, self.scale, columns, *raw),
+            host_free=backend.host_free,
+            compiled=backend.compiled,
+        )
 
     def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
         """Return log CDF, log survival and log density at `x` (n, B)."""
@@ -236,6 +238,7 @@ class NeuralLeaves(ContinuousLeaves):
         components: Tensor,
         columns: Sequence[int],
         within: Truncation,
+        backend: Backend = QUERY,
     ) -> Tensor:
         """Invert one leaf per cell (n, N) at u, within its bounds."""
         levels = log_u.to(self._dtype), log_1mu.to(self._dtype)
@@ -247,7 +250,7 @@ class NeuralLeaves(ContinuousLeaves):
             upper = torch.where(missing | exact, torch.inf, (within.upper - location) / scale)
             length = (upper - lower).to(self._dtype)
             ends = lower.to(self._dtype), upper.to(self._dtype), length
-        x = self._fused_solution(levels, components, columns, ends)
+        x = self._fused_solution(levels, components, columns, ends, backend)
         if x is None:
             x = _solution(self._network(columns, components), levels, ends)
         # In the precision of the question: around a large offset float32 has few numbers.
@@ -263,13 +266,14 @@ class NeuralLeaves(ContinuousLeaves):
         components: Tensor,
         columns: Sequence[int],
         ends: tuple[Tensor, Tensor, Tensor] | None,
+        backend: Backend,
     ) -> Tensor | None:
         """Return quantiles in units of the networks from the fused kernel, where it serves."""
         raw = [*self.weights, *self.biases, *self.gates]
-        if not use_fused(self.biases[0]) or not inversion_kernel.fits(raw):
+        if not backend.fuses(self.biases[0]) or not leaf_values.fits(raw):
             return None
         place = index_of(columns, components.device)
-        return inversion_kernel.invert_chosen(*levels, components, place, ends, raw, self.depth)
+        return leaf_inversion.invert_chosen(*levels, components, place, ends, raw, self.depth)
 
     # Starting points --------------------------------------------------------------------------
 

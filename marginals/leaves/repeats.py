@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from marginals.cells import Cells
-from marginals.numerics import is_host_free
 
 # Distinct cells are worth their search if there are at most so many among the rows.
 _MOST = 0.5
@@ -43,7 +42,7 @@ def find_repeats(cells: Cells) -> Repeats | None:
     >>> found.cells.lower, found.index
     (tensor([[0., 1.]]), tensor([[0, 1, 0, 0]]))
     """
-    if cells.lower.is_cuda or is_host_free() or cells.sets:
+    if cells.lower.is_cuda or cells.sets:
         return None  # the number of distinct cells is a question to the host
     missing = cells.upper.isnan()
     # No cell ends at -inf or starts at inf: such bounds are free to stand for a missing one.

@@ -20,6 +20,7 @@ from marginals.leaves.learned_scale import (
     quantile,
 )
 from marginals.numerics import index_of, log_softplus, logit_of_interval, normal_cdf, select
+from marginals.runtime.backend import QUERY, Backend
 
 
 @final
@@ -105,7 +106,7 @@ class SharedLeaves(ContinuousLeaves):
 
     # Values -----------------------------------------------------------------------------------
 
-    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+    def log_values(self, cells: Cells, columns: Sequence[int], backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
         missing = cells.upper.isnan()[..., None]
         exact = self._log_density(*self._standard(cells.upper, columns))

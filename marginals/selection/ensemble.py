@@ -1,10 +1,10 @@
 """Members of an ensemble: fits of the same rows, and their weights by validation."""
 
 import math
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any, final
 
 import torch
@@ -97,13 +97,19 @@ def fit_members(jobs: Sequence[Job], device: str, at_once: int = 1) -> Iterator[
         yield from (fit_member(job, device) for job in jobs)
         return
     warm_up(device)
+    streams: SimpleQueue[torch.cuda.Stream] = SimpleQueue()
+    for _ in range(at_once):
+        streams.put(torch.cuda.Stream())
 
     def work(job: Job) -> Member | None:
-        stream = _stream_of_thread()
-        stream.wait_stream(torch.cuda.default_stream())
-        with torch.cuda.stream(stream):
-            member = fit_member(job, device)
-        stream.synchronize()
+        stream = streams.get()
+        try:
+            stream.wait_stream(torch.cuda.default_stream())
+            with torch.cuda.stream(stream):
+                member = fit_member(job, device)
+            stream.synchronize()
+        finally:
+            streams.put(stream)
         return member
 
     with ThreadPoolExecutor(at_once) as pool:
@@ -114,15 +120,6 @@ def warm_up(device: str) -> None:
     """Load what torch loads on first use, which two threads must not do at once."""
     eye = torch.eye(2, device=device)
     torch.linalg.solve_triangular(torch.linalg.cholesky(eye), eye, upper=False)
-
-
-_LOCAL = threading.local()
-
-
-def _stream_of_thread() -> torch.cuda.Stream:
-    if not hasattr(_LOCAL, "stream"):
-        _LOCAL.stream = torch.cuda.Stream()
-    return _LOCAL.stream
 
 
 def mixture_weights(scores: Tensor, weight: Tensor | None = None, steps: int = 300) -> Tensor:

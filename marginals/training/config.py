@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, get_args
 
-from marginals.runtime.kernels import Precision
+from marginals.runtime.kernels.products import Precision
 
 # Numbers of numpy are accepted too, and become Python's: a checkpoint holds them as JSON.
 _NUMBERS: dict[Any, tuple[Any, str]] = {int: (Integral, "an integer"), float: (Real, "a number")}

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
-from marginals.runtime.allocation import kept_memory
-from marginals.runtime.kernels import training
-from marginals.runtime.kernels.compiled import compiling, worth_compiling
+from marginals.runtime.backend import Backend
+from marginals.runtime.kernels.compiled import has_compiler, worth_compiling
+from marginals.runtime.memory import kept_memory
 from marginals.runtime.threads import threads_for
 from marginals.training.batches import Rows, batch_at, make_noise, make_rows, moved, sample, split
 from marginals.training.checkpoint_identity import identify
@@ -98,6 +98,7 @@ class _Fit:
         self.mean_weight = float(train.weight.mean())
         self.state = new_state(model, config)
         self.orders: dict[int, Tensor] = {}
+        self.backend = Backend(precision=config.products)
         self.identity = {} if config.checkpoint is None else identify(model, train, held, config)
         self.graphed: GraphedStep | None = None
         self.may_record = train.weight.is_cuda and not train.evidence.sets
@@ -116,10 +117,10 @@ class _Fit:
         try:
             floats = self.model.row_cost() * min(self.config.batch_size, len(self.train))
             long = self._is_long(floats)
+            self.backend = dataclasses.replace(self.backend, compiled=long and has_compiler())
             with (
                 FitProgress(self.config.max_steps, self.config.progress) as bar,
                 threads_for(floats * _COMPILED_SHARE if long else floats),
-                compiling(long),
                 kept_memory(not self.train.weight.is_cuda),
             ):
                 self._go(bar)
@@ -186,21 +187,19 @@ class _Fit:
             state.loss_sum += self.graphed(index, change)
         else:
             batch = self.train.take(index)
-            state.loss_sum += self._learn(
-                batch if change is None else moved(batch, self.noise, change)
-            )
+            batch = batch if change is None else moved(batch, self.noise, change)
+            state.loss_sum += self._learn(batch, self.backend)
         state.step += 1
         state.since_evaluation += 1
         if config.averaging:
             self._average()
         self.torn = False
 
-    def _learn(self, batch: Rows) -> Tensor:
+    def _learn(self, batch: Rows, backend: Backend) -> Tensor:
         """Go down the gradient of one batch; return the sums of its losses and weights, (2,)."""
         optimiser = self.state.optimiser
         optimiser.zero_grad(set_to_none=True)
-        with training(self.config.products):
-            log_value = self.model.contract(batch.evidence)
+        log_value = self.model.contract(batch.evidence, backend)
         weight = batch.weight.to(log_value.dtype)
         # The loss is the mean of -log p. Weights are relative to the mean of all, so that a batch
         # counts by what it holds.
@@ -228,8 +227,11 @@ class _Fit:
     def _record(self, size: int) -> GraphedStep | None:
         restore = set_aside(self.model, self.state.optimiser)
         noise = self.noise if self.config.noise else None
+        recorded = dataclasses.replace(self.backend, host_free=True)
         try:
-            return GraphedStep(self._learn, self.train, size, noise, restore)
+            return GraphedStep(
+                lambda batch: self._learn(batch, recorded), self.train, size, noise, restore
+            )
         except RuntimeError as cause:
             # Some part of this model's step needs the host.
             torch.cuda.synchronize()

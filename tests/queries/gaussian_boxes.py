@@ -12,6 +12,7 @@ from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
 from marginals.densities.univariates import Univariates
 from marginals.leaves import LeafEvaluation
+from marginals.runtime.backend import QUERY, Backend
 
 LOG_2PI = math.log(2 * math.pi)
 _NODES, _WEIGHTS = (
@@ -44,7 +45,7 @@ class GaussianBoxes(Density):
     def row_cost(self) -> int:
         return self.columns**2
 
-    def contract(self, evidence: Evidence) -> Tensor:
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         cells = evidence.cells(range(self.columns))
         lower, upper = cells.lower.T, cells.upper.T  # (B, D)
         sorts = torch.where(lower.isnan(), 0, torch.where(lower == upper, 1, 2))

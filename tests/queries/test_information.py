@@ -17,6 +17,7 @@ from marginals.queries import (
     pointwise_mutual_information,
     total_correlation,
 )
+from marginals.runtime.backend import QUERY, Backend
 from tests.laws.registry import shake
 from tests.queries.oracle import Gaussian, exact_entropy, exact_information, gaussian
 
@@ -280,10 +281,10 @@ def test_views_are_densities_too() -> None:
 
 def test_impossible_rows_are_told() -> None:
     class Bounded(Gaussian):
-        def contract(self, evidence: Evidence) -> Tensor:
+        def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
             x = evidence.cells(range(self.columns)).lower.T.nan_to_num()
             beyond = (x[:, 0] > 1) | ((x[:, 1] > 1) & (x[:, 2] > 1))
-            return torch.where(beyond, -math.inf, super().contract(evidence))
+            return torch.where(beyond, -math.inf, super().contract(evidence, backend))
 
     density = Bounded(torch.eye(3))
     assert entropy(density, [0], torch.tensor([[2.0, 0, 0], [0, 0, 0]])).value == math.inf
