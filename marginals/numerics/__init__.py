@@ -1,4 +1,4 @@
-"""Pure functions in log space: stable sums, sigmoid differences, monotone inversion, draws."""
+"""Pure functions: stable sums in log space, normals, monotone inversion, draws, indices."""
 
 from marginals.numerics import factors
 from marginals.numerics.draws import draw, draw_many, draw_rows

@@ -203,9 +203,9 @@ def conditional(
     dtype = scores.dtype
     scores, loadings, unique = scores.double(), loadings.double(), unique.double()
     posterior = posterior_of_factors(scores, loadings, unique, mask)
-    asked, own = loadings[:, columns], unique[:, columns]  # (K, n, r), (K, n)
-    fitted = _columns_of(posterior.mean, asked)  # (B, K, n)
-    spread = _spread(posterior.cholesky, asked)[posterior.index]  # (B, K, n)
+    chosen, own = loadings[:, columns], unique[:, columns]  # (K, n, r), (K, n)
+    fitted = _columns_of(posterior.mean, chosen)  # (B, K, n)
+    spread = _spread(posterior.cholesky, chosen)[posterior.index]  # (B, K, n)
     known = mask[:, None, columns]  # (B, 1, n)
     kept = 1 - torch.where(known, spread / own, 0.0)  # 1 - h
     observed = _observed(scores, mask)[..., columns]

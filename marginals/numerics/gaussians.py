@@ -64,8 +64,8 @@ class _LogDensity(torch.autograd.Function):
             whitening, log_scale = _whitening(covariance, patterns, ctx.host_free)
             white, _ = _white(scores, whitening, index, ctx.host_free)
             value = _value(white, log_scale, index).to(scores.dtype)
-            asked = [part for part in (scores, covariance) if part.requires_grad]
-            found = iter(torch.autograd.grad(value, asked, grads[0], create_graph=True))
+            wanted = [part for part in (scores, covariance) if part.requires_grad]
+            found = iter(torch.autograd.grad(value, wanted, grads[0], create_graph=True))
             both = [next(found) if p.requires_grad else None for p in (scores, covariance)]
             return *both, None, None, None
         grad = grads[0].double()  # (B, K)

@@ -1,8 +1,8 @@
-r"""The networks of the paper's leaves inside of a Triton kernel, forward and backward.
+r"""The networks of the paper's leaves for Triton kernels, forward and backward.
 
 Hidden units are tuples, which the compiler unrolls: depth and units are constants of a kernel.
-Weights are held relative to the largest of their layer, whose size is kept apart: the slope of a
-nearly flat network is a product of tiny numbers that would underflow.
+Weights are relative to the largest of their layer, whose size is kept separately, because the slope
+of a nearly flat network is a product of tiny numbers that would underflow.
 """
 
 import math
@@ -173,7 +173,7 @@ def walk(x, weight, size, bias, gate, one_plus, R: tl.constexpr, DEPTH: tl.const
             values = values + (h + a * t,)
             tanhs = tanhs + (t,)
             before = before + (into,)
-            # 1 + a (1 - t^2), written so that both terms are nonnegative when a is near -1.
+            # 1 + a (1 - t^2), with both terms nonnegative when a is near -1.
             slopes = slopes + ((one_plus[layer * R + r] - a * t * t) * into,)
     last: tl.constexpr = R + (DEPTH - 1) * R * R
     z = size[DEPTH] * _mixed(weight, last, values, (DEPTH - 1) * R, R) + bias[DEPTH * R]
@@ -247,7 +247,7 @@ def walk_ends(
 ):
     """Return z at both ends, their gap, and of all hidden units: ends, gaps and their tanh.
 
-    The gap is carried along, not subtracted: tanh b - tanh a = tanh(b - a) (1 - tanh a tanh b).
+    The gap is propagated, not subtracted: tanh b - tanh a = tanh(b - a) (1 - tanh a tanh b).
     """
     lows = ()
     highs = ()

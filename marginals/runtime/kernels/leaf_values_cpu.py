@@ -1,8 +1,8 @@
-r"""The paper's leaves at exact cells, forward and backward, as plain functions of tensors.
+r"""The paper's leaves at exact cells for training on a CPU, with a hand-written backward pass.
 
-The same functions run eagerly, block by block, so that what is between two operations stays in the
-processor's cache; and compiled, where one loop does all of it. The backward pass goes through the
-networks again rather than storing them.
+The functions run eagerly in blocks that stay in the processor's cache, or compiled into one loop.
+The backward pass recomputes the networks instead of storing them. The reference is the autograd
+form in `leaves/neural.py`.
 
 Shapes: parameters (n, 1, M) for each weight, bias and gate; cells (n, B).
 """
@@ -19,7 +19,7 @@ from marginals.numerics import log_softplus
 
 _BETA = 10.0  # of the weights' softplus, as in the paper
 
-# Numbers of a block: with what is made on the way they fill a megabyte or two.
+# Numbers per block: with temporaries they fill one or two megabytes.
 _BLOCK = 1 << 18
 
 Layers = tuple[tuple[Tensor, ...], ...]
@@ -27,15 +27,15 @@ Layers = tuple[tuple[Tensor, ...], ...]
 
 @dataclass(frozen=True)
 class Constrained:
-    """The parameters of all leaves, ready for use.
+    """The constrained parameters of all leaves.
 
     Args:
-        weights: of each layer, (R, S, ...), relative to the largest of the layer.
-        sizes: of the largest of each layer.
-        log_size: the logarithm of the product of all sizes.
-        biases: of each layer, (R, ...).
-        gates: of each hidden layer a, (R, ...).
-        one_plus: 1 + a without cancellation near -1.
+        weights: weights of each layer, (R, S, ...), relative to the layer's largest.
+        sizes: the largest weight of each layer.
+        log_size: the log of the product of all sizes.
+        biases: biases of each layer, (R, ...).
+        gates: gates a of each hidden layer, (R, ...).
+        one_plus: 1 + a, without cancellation near -1.
     """
 
     weights: tuple[Tensor, ...]
@@ -57,14 +57,14 @@ class Constrained:
         )
 
     def parts(self) -> tuple[Any, ...]:
-        """Return what `__init__` takes: compiled functions know no classes of ours."""
+        """Return the arguments of `__init__`; compiled functions accept only tensors and tuples."""
         sizes = (self.weights, self.sizes, self.log_size)
         return (*sizes, self.biases, self.gates, self.one_plus)
 
 
 @dataclass(frozen=True)
 class Walk:
-    """What one pass through the networks finds, by layer and unit."""
+    """The results of one pass through the networks, by layer and unit."""
 
     z: Tensor
     slope: Tensor
@@ -104,7 +104,7 @@ def walk(own: Constrained, x: Tensor) -> Walk:
         else:
             into = tuple(own.weights[0][:, 0])
         values.append(tuple(torch.addcmul(one, gate[r], t[r]) for r, one in enumerate(h)))
-        # 1 + a (1 - t^2), written so that both terms are nonnegative when a is near -1.
+        # 1 + a (1 - t^2), with both terms nonnegative when a is near -1.
         bends = (torch.addcmul(one_plus[r], gate[r] * t[r], t[r], value=-1) for r in range(len(h)))
         slopes.append(tuple(bend * into[r] for r, bend in enumerate(bends)))
         tanhs.append(t)
@@ -124,7 +124,7 @@ def log_density(own: Constrained, x: Tensor) -> Tensor:
 def gradient(own: Constrained, x: Tensor, grad: Tensor) -> Tensor:
     """Return the gradients of log weights, biases and gates, summed over rows, (P, n, M).
 
-    Those of the log weights still lack the factor of the relative weight itself.
+    Gradients of log weights still lack the relative weight as a factor.
     """
     found = walk(own, x)
     by_z = -grad * _tanh(0.5 * found.z)
@@ -165,7 +165,7 @@ def gradient(own: Constrained, x: Tensor, grad: Tensor) -> Tensor:
 
 
 def in_blocks(columns: int, rows: int, width: int) -> Iterator[tuple[slice, slice]]:
-    """Cut (n, B, M) into blocks of whole columns, or of rows of one, that stay in a cache.
+    """Yield blocks of (n, B, M) that fit the cache: whole columns, or rows of one column.
 
     >>> list(in_blocks(2, 5, width=_BLOCK // 4))
     [(slice(0, 1, None), slice(0, 4, None)), (slice(0, 1, None), slice(4, 8, None)), \
@@ -212,7 +212,7 @@ def _mixed(weights: Tensor, units: Sequence[Tensor]) -> Tensor:
 
 
 def _tanh(x: Tensor) -> Tensor:
-    """Return tanh to a rounding error of one; in float32 by an exponential, which is faster."""
+    """Return tanh to absolute precision; in float32 by an exponential, which is faster."""
     if x.dtype != torch.float32:
         return torch.tanh(x)
     return 1 - 2 / (1 + torch.exp(2 * x))
