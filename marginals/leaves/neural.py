@@ -30,7 +30,7 @@ from marginals.numerics import (
     select,
 )
 from marginals.runtime.backend import QUERY, Backend
-from marginals.runtime.kernels import leaf_inversion, leaf_values
+from marginals.runtime.kernels import leaf_inversion, leaf_values, leaf_values_cpu
 
 _BETA = 10.0  # of the weights' softplus, as in the paper
 
@@ -126,7 +126,7 @@ class NeuralLeaves(ContinuousLeaves):
             return leaf_values.log_values(lower, upper, self.location, self.scale, place, *raw)
         if backend.precision is None or lower is not upper:
             return None
-        return leaf_values.cpu_log_values(
+        return leaf_values_cpu.log_values(
             *(upper, self.location, self.scale, columns, *raw),
             host_free=backend.host_free,
             compiled=backend.compiled,

@@ -16,10 +16,9 @@ from marginals.runtime.kernels.elementary_triton import (
     load_lanes,
     log1p,
     log_sigmoid,
-    minus_tanh,
     store_lanes,
 )
-from marginals.runtime.kernels.leaf_network_triton import constrained, walk, walk_ends
+from marginals.runtime.kernels.leaf_network_triton import constrained, log_mass, walk, walk_ends
 from marginals.runtime.kernels.leaf_values_triton import hidden_units
 
 _LANES = 128  # cells per program
@@ -72,37 +71,22 @@ def _log_add_exp(x, y):
 
 @triton.jit
 def _target(
-    log_u,
-    log_1mu,
-    lower,
-    upper,
-    length,
-    weight,
-    size,
-    bias,
-    gate,
-    one_plus,
-    R: tl.constexpr,
-    DEPTH: tl.constexpr,
-):
+    log_u, log_1mu, lower, upper, length,
+    weight, size, bias, gate, one_plus, R: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
     """Return the logit of F(lower) + u (F(upper) - F(lower)), see `logit_of_interval`."""
     low_open = lower == -float("inf")
     high_open = upper == float("inf")
-    open_ = low_open | high_open
     low, high, gap, _, _, _, _, _, _ = walk_ends(
         tl.where(low_open, 0.0, lower),
         tl.where(high_open, 0.0, upper),
-        tl.where(open_, 1.0, length),
+        tl.where(low_open | high_open, 1.0, length),
         *(weight, size, bias, gate, one_plus, R, DEPTH),
     )
-    half = 0.5 * gap - minus_tanh(0.5 * gap)
-    # 1 - exp(-gap) = 2 t / (1 + t) with t = tanh(gap / 2)
-    log_mass = tl.where(open_, 0.0, tl.log(2.0 * half / (1.0 + half)))
-    log_mass += tl.where(low_open, 0.0, log_sigmoid(-low))
-    log_mass += tl.where(high_open, 0.0, log_sigmoid(high))
+    mass = log_mass(low, high, gap, low_open, high_open)
     below = tl.where(low_open, -float("inf"), log_sigmoid(low))
     above = tl.where(high_open, -float("inf"), log_sigmoid(-high))
-    return _log_add_exp(below, log_u + log_mass) - _log_add_exp(above, log_1mu + log_mass)
+    return _log_add_exp(below, log_u + mass) - _log_add_exp(above, log_1mu + mass)
 
 
 @triton.jit
@@ -169,24 +153,11 @@ def _clamped(x, limit):
 
 @triton.jit
 def _invert(
-    log_u_at,
-    log_1mu_at,
-    lower_at,
-    upper_at,
-    length_at,
-    components_at,
-    columns_at,
-    planes_at,
-    out_at,
-    rows,
-    width,
-    plane,
-    R: tl.constexpr,
-    DEPTH: tl.constexpr,
-    BOUNDED: tl.constexpr,
-    LANES: tl.constexpr,
-    STEPS: tl.constexpr,
-):
+    log_u_at, log_1mu_at, lower_at, upper_at, length_at,
+    components_at, columns_at, planes_at, out_at, rows, width, plane,
+    R: tl.constexpr, DEPTH: tl.constexpr, BOUNDED: tl.constexpr,
+    LANES: tl.constexpr, STEPS: tl.constexpr,
+):  # fmt: skip
     column = tl.program_id(1)
     row = tl.program_id(0) * LANES + tl.arange(0, LANES)
     inside = row < rows

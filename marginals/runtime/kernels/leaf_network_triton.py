@@ -12,6 +12,7 @@ import triton.language as tl
 
 from marginals.runtime.kernels.elementary_triton import (
     load_lanes,
+    log_sigmoid,
     log_softplus,
     minus_tanh,
     reciprocal,
@@ -297,20 +298,9 @@ def walk_ends(
 
 @triton.jit
 def walk_ends_back(
-    grad,
-    start,
-    end,
-    length,
-    low_open,
-    high_open,
-    weight,
-    size,
-    bias,
-    gate,
-    one_plus,
-    R: tl.constexpr,
-    DEPTH: tl.constexpr,
-):
+    grad, start, end, length, low_open, high_open,
+    weight, size, bias, gate, one_plus, R: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
     """Return the gradients of log weights (less the weight), biases and gates of one interval."""
     low, high, gap, lows, highs, gaps, t_lows, t_highs, t_gaps = walk_ends(
         start, end, length, weight, size, bias, gate, one_plus, R, DEPTH
@@ -391,3 +381,13 @@ def walk_ends_back(
                     size[layer] * _mixed_back(weight, R + (layer - 1) * R * R + s, R, by_gaps, R),
                 )
     return by_weight, by_bias, by_gate
+
+
+@triton.jit
+def log_mass(low, high, gap, low_open, high_open):
+    """Return log(sigmoid(high) - sigmoid(low)) from both ends, their gap, and which are open."""
+    half = 0.5 * gap - minus_tanh(0.5 * gap)
+    # 1 - exp(-gap) = 2 t / (1 + t) with t = tanh(gap / 2)
+    value = tl.where(low_open | high_open, 0.0, tl.log(2.0 * half / (1.0 + half)))
+    value += tl.where(low_open, 0.0, log_sigmoid(-low))
+    return value + tl.where(high_open, 0.0, log_sigmoid(high))

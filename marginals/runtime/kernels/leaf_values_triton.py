@@ -19,7 +19,6 @@ from marginals.runtime.kernels.elementary_triton import (
     load_lanes,
     log_logistic,
     log_sigmoid,
-    minus_tanh,
     store_lanes,
 )
 from marginals.runtime.kernels.leaf_network_triton import (
@@ -27,6 +26,7 @@ from marginals.runtime.kernels.leaf_network_triton import (
     added,
     constrained,
     load_planes,
+    log_mass,
     store_planes,
     walk,
     walk_back,
@@ -140,24 +140,10 @@ def _inside(bound, location, scale):
 
 @triton.jit
 def _forward(
-    lower_at,
-    upper_at,
-    location_at,
-    scale_at,
-    planes_at,
-    columns_at,
-    out_at,
-    rows,
-    width,
-    per,
-    plane,
-    stride_column,
-    stride_row,
-    R: tl.constexpr,
-    DEPTH: tl.constexpr,
-    INTERVALS: tl.constexpr,
-    LANES: tl.constexpr,
-):
+    lower_at, upper_at, location_at, scale_at, planes_at, columns_at, out_at,
+    rows, width, per, plane, stride_column, stride_row,
+    R: tl.constexpr, DEPTH: tl.constexpr, INTERVALS: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
     column = tl.program_id(1)
     lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
     inside = lane < width
@@ -194,35 +180,15 @@ def _forward(
             low, high, gap, _, _, _, _, _, _ = walk_ends(
                 first, final, length, weight, size, bias, gate, one_plus, R, DEPTH
             )
-            half = 0.5 * gap - minus_tanh(0.5 * gap)
-            # 1 - exp(-gap) = 2 t / (1 + t) with t = tanh(gap / 2)
-            value = tl.where(low_open | high_open, 0.0, tl.log(2.0 * half / (1.0 + half)))
-            value += tl.where(low_open, 0.0, log_sigmoid(-low))
-            value += tl.where(high_open, 0.0, log_sigmoid(high))
-            store_lanes(to, value, inside)
+            store_lanes(to, log_mass(low, high, gap, low_open, high_open), inside)
 
 
 @triton.jit
 def _backward(
-    grad_at,
-    lower_at,
-    upper_at,
-    location_at,
-    scale_at,
-    planes_at,
-    columns_at,
-    parts_at,
-    rows,
-    width,
-    per,
-    plane,
-    stride_column,
-    stride_row,
-    R: tl.constexpr,
-    DEPTH: tl.constexpr,
-    INTERVALS: tl.constexpr,
-    LANES: tl.constexpr,
-):
+    grad_at, lower_at, upper_at, location_at, scale_at, planes_at, columns_at, parts_at,
+    rows, width, per, plane, stride_column, stride_row,
+    R: tl.constexpr, DEPTH: tl.constexpr, INTERVALS: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
     column = tl.program_id(1)
     lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
     inside = lane < width

@@ -174,19 +174,9 @@ def _log_of(slot, row, leaves, nodes, peaks, lane, inside, rows, WIDTH: tl.const
 
 @triton.jit
 def _sum_of_children(
-    children,
-    row,
-    leaves,
-    nodes,
-    peaks,
-    lane,
-    inside,
-    rows,
-    WIDTH: tl.constexpr,
-    count,
-    least,
+    children, row, leaves, nodes, peaks, lane, inside, rows, WIDTH: tl.constexpr, count, least,
     MOST: tl.constexpr,
-):
+):  # fmt: skip
     total = tl.where(inside, 0.0, -float("inf"))
     for i in tl.static_range(MOST):
         slot = tl.load(children + i)
@@ -248,15 +238,9 @@ def _normalise(
 
 @triton.jit
 def _normalise_back(
-    grad_at,
-    weight_at,
-    sums_at,
-    raw_at,
-    out_at,
-    SOFTPLUS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    LANES: tl.constexpr,
-):
+    grad_at, weight_at, sums_at, raw_at, out_at,
+    SOFTPLUS: tl.constexpr, WIDTH: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
     lane = tl.arange(0, LANES)
     inside = lane < WIDTH
     at = tl.program_id(0).to(tl.int64) * WIDTH + lane
