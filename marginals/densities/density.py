@@ -46,7 +46,7 @@ class Density(nn.Module, ABC):
 
     @abstractmethod
     def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
-        """Return the log value of each row of evidence, (B,), in one go."""
+        """Return the log value of each row of evidence, (B,), in one go; `backend` says how."""
 
     @abstractmethod
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:

@@ -21,7 +21,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from marginals.numerics.gaussians import log_density_of_patterns
+from marginals.numerics.gaussians import log_density_of_patterns, whitening
 from marginals.numerics.matmul import exact_matmul
 
 # Elements of the matrices that `sample` gathers at once, one matrix per draw; bounds its memory.
@@ -104,7 +104,8 @@ def _dense_log_density(
     """
     seen = pattern[0]
     free = torch.where(seen[:, None], loadings.double(), 0.0)
-    cholesky, inverse = _whitening(free, torch.where(seen, unique, 1.0).double(), host_free)
+    covariance = _covariance(free, torch.where(seen, unique, 1.0).double())
+    cholesky, inverse = whitening(covariance, host_free)
     known = torch.where(seen, scores, 0.0).transpose(0, 1)  # (K, B, J)
     white = exact_matmul(known, inverse.mT.to(scores.dtype))
     log_scale = cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)  # (K,)
@@ -130,7 +131,7 @@ def log_density_of_rows(
     >>> log_density_of_rows(torch.zeros(3, 2), zero, zero, L, 1 - L.square().sum(-1)).shape
     torch.Size([3, 1])
     """
-    cholesky, inverse = _whitening(loadings.double(), unique.double(), host_free)
+    cholesky, inverse = whitening(_covariance(loadings.double(), unique.double()), host_free)
     width, columns = location.shape
     matrix = inverse / log_scale.double().exp()[:, None]  # (K, J, J)
     shift = (matrix @ location.double()[..., None]).squeeze(-1)  # (K, J)
@@ -141,14 +142,6 @@ def log_density_of_rows(
     log_det = cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1) + log_scale.double().sum(-1)
     log_det = log_det + 0.5 * columns * math.log(2 * math.pi)
     return -0.5 * white.square().sum(-1) - log_det.to(y.dtype)
-
-
-def _whitening(loadings: Tensor, unique: Tensor, host_free: bool) -> tuple[Tensor, Tensor]:
-    """Return the Cholesky factors C of R = L L^T + d and their inverses, (K, J, J)."""
-    covariance = _covariance(loadings, unique)
-    cholesky, _ = torch.linalg.cholesky_ex(covariance, check_errors=not host_free)
-    eye = torch.eye(unique.shape[1], dtype=unique.dtype, device=unique.device)
-    return cholesky, torch.linalg.solve_triangular(cholesky, eye.expand_as(cholesky), upper=False)
 
 
 def _covariance(loadings: Tensor, unique: Tensor) -> Tensor:

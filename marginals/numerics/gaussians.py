@@ -40,6 +40,13 @@ def log_density_of_patterns(
     return _LogDensity.apply(scores, covariance, patterns, index, host_free)
 
 
+def whitening(covariance: Tensor, host_free: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the Cholesky factors C of covariances (..., J, J) and their inverses."""
+    cholesky, _ = torch.linalg.cholesky_ex(covariance, check_errors=not host_free)
+    eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
+    return cholesky, torch.linalg.solve_triangular(cholesky, eye.expand_as(cholesky), upper=False)
+
+
 class _LogDensity(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -50,7 +57,7 @@ class _LogDensity(torch.autograd.Function):
         index: Tensor,
         host_free: bool,
     ) -> Tensor:
-        inverse, log_scale = _whitening(covariance, patterns, host_free)
+        inverse, log_scale = _white_patterns(covariance, patterns, host_free)
         white, own = _white(scores, inverse, index, host_free)
         weighted = (own.mT @ white[..., None]).squeeze(-1)  # alpha, (B, K, J)
         ctx.save_for_backward(scores, covariance, patterns, index, weighted, inverse)
@@ -61,8 +68,8 @@ class _LogDensity(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         scores, covariance, patterns, index, weighted, inverse = ctx.saved_tensors
         if torch.is_grad_enabled():  # for a second derivative: let autograd differentiate
-            whitening, log_scale = _whitening(covariance, patterns, ctx.host_free)
-            white, _ = _white(scores, whitening, index, ctx.host_free)
+            own, log_scale = _white_patterns(covariance, patterns, ctx.host_free)
+            white, _ = _white(scores, own, index, ctx.host_free)
             value = _value(white, log_scale, index).to(scores.dtype)
             wanted = [part for part in (scores, covariance) if part.requires_grad]
             found = iter(torch.autograd.grad(value, wanted, grads[0], create_graph=True))
@@ -95,15 +102,13 @@ def _value(white: Tensor, log_scale: Tensor, index: Tensor) -> Tensor:
     return -0.5 * white.square().sum(-1) - log_scale[index]
 
 
-def _whitening(covariance: Tensor, patterns: Tensor, host_free: bool) -> tuple[Tensor, Tensor]:
+def _white_patterns(covariance: Tensor, patterns: Tensor, host_free: bool) -> tuple[Tensor, Tensor]:
     """Return C^-1 of each pattern, 0 where not observed, and half of log |2 pi R_EE|."""
     seen = patterns.to(covariance.dtype)
     both = (seen[:, :, None] * seen[:, None, :])[:, None]  # (P, 1, J, J)
     # A column that is not observed becomes independent of all others.
     part = covariance * both + (1 - seen).diag_embed()[:, None]
-    cholesky, _ = torch.linalg.cholesky_ex(part, check_errors=not host_free)
-    eye = torch.eye(seen.shape[1], dtype=seen.dtype, device=seen.device)
-    inverse = torch.linalg.solve_triangular(cholesky, eye.expand_as(cholesky), upper=False)
+    cholesky, inverse = whitening(part, host_free)
     log_scale = cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)  # (P, K)
     constant = 0.5 * math.log(2 * math.pi) * seen.sum(1)
     return inverse * seen[:, None, :, None], log_scale + constant[:, None]

@@ -3,7 +3,7 @@
 import importlib.util
 import os
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Literal, final
 
@@ -14,7 +14,7 @@ from marginals.runtime.kernels.products import Precision
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Backend:
     """The choices that decide how a contraction is computed, but not what it computes.
 
@@ -28,14 +28,18 @@ class Backend:
         kept: normalised weights kept for the rest of one query; None keeps nothing.
 
     >>> Backend(precision="tf32", host_free=True)
-    Backend(kernels='auto', precision='tf32', host_free=True, compiled=False)
+    Backend(precision='tf32', host_free=True)
     """
 
     kernels: Literal["auto", "fused", "plain"] = "auto"
     precision: Precision | None = None
     host_free: bool = False
     compiled: bool = False
-    kept: dict[Hashable, Tensor] | None = field(default=None, repr=False, compare=False)
+    kept: dict[Hashable, Tensor] | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        chosen = [f for f in fields(self) if f.compare and getattr(self, f.name) != f.default]
+        return f"Backend({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in chosen)})"
 
     def fuses(self, like: Tensor) -> bool:
         """Return whether tensors like this one go to the fused kernels.
