@@ -1,6 +1,5 @@
-"""What is known of a cell: exact, an interval, a set or missing."""
+"""Evidence about cells: exact values, intervals, sets, missing and impossible cells."""
 
 from marginals.cells.evidence import Evidence, as_evidence
-from marginals.cells.leaf_cells import Cells, Truncation
 
-__all__ = ["Cells", "Evidence", "Truncation", "as_evidence"]
+__all__ = ["Evidence", "as_evidence"]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from marginals import structure
 from marginals.cells.evidence import Evidence, as_evidence
-from marginals.densities.coupled import CopulaDensity
+from marginals.densities.coupled import CoupledDensity
 from marginals.densities.em_start import start_by_em
 from marginals.densities.sample_weights import checked_weight, drawn_by_weight
 from marginals.densities.tensor_density import TensorDensity
@@ -48,7 +48,7 @@ def build(
     sample_weight: Tensor | None = None,
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
-) -> TensorDensity | CopulaDensity:
+) -> TensorDensity | CoupledDensity:
     """Build a model for data, ready to be trained.
 
     Args:
@@ -103,9 +103,9 @@ def build(
     else:
         tied, family = (), _family(leaves or "neural", depth, hidden)
     families = _leaves(columns, width, family, categories or {}, atoms or {}, tied)
-    model: TensorDensity | CopulaDensity
+    model: TensorDensity | CoupledDensity
     if tied:
-        model = CopulaDensity(families, Couplings(len(tied), width, rank, common))
+        model = CoupledDensity(families, Couplings(len(tied), width, rank, common))
     else:
         name = "cp" if tensor == "copula" else tensor  # nothing to couple
         model = TensorDensity(families, _tensor(name, columns, width, shape, parametrisation))
@@ -116,12 +116,12 @@ def build(
 
 @torch.no_grad()
 def start(
-    model: TensorDensity | CopulaDensity, x: Tensor, init: Init = "data", seed: int = 0
+    model: TensorDensity | CoupledDensity, x: Tensor, init: Init = "data", seed: int = 0
 ) -> None:
     """Set all parameters for data `x` (N, D), NaN where missing."""
     if init not in ("data", "paper", "em", "scales"):
         raise ValueError(f"Expected `init` to be 'data', 'paper', 'em' or 'scales'; got {init!r}.")
-    if init in ("em", "scales") and isinstance(model, CopulaDensity) and len(x) > 1:
+    if init in ("em", "scales") and isinstance(model, CoupledDensity) and len(x) > 1:
         start_by_em(model, x, seed, scales=init == "scales")
         return
     if init in ("em", "scales"):  # nothing to couple, or one row
@@ -134,7 +134,7 @@ def start(
             family.start(rows[:, list(owned)].T, generator)
         else:
             family.start_as_paper(generator)
-    if isinstance(model, CopulaDensity):
+    if isinstance(model, CoupledDensity):
         model.couplings.start(x[:, list(model.coupled)], generator)
     elif init == "data":
         model.tensor.start()

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from marginals.densities.coupled import CopulaDensity
+from marginals.densities.coupled import CoupledDensity
 from marginals.leaves import CategoricalLeaves, SharedLeaves
 from marginals.runtime.threads import blas_threads_for
 
@@ -29,7 +29,7 @@ _MOST_INDICATORS = 50
 
 
 @torch.no_grad()
-def start_by_em(model: CopulaDensity, x: Tensor, seed: int = 0, scales: bool = False) -> None:
+def start_by_em(model: CoupledDensity, x: Tensor, seed: int = 0, scales: bool = False) -> None:
     """Set all parameters of a model for data `x` (N, D), NaN where missing.
 
     Missing cells are filled for this purpose by regressions on the others, with noise. Columns
@@ -88,7 +88,7 @@ def _growing(points: Any, width: int, diagonal: bool) -> dict[str, Any]:
     }
 
 
-def _points(model: CopulaDensity, x: Tensor) -> Tensor:
+def _points(model: CoupledDensity, x: Tensor) -> Tensor:
     """Return rows as points (N, P) for a mixture of Gaussians."""
     parts = []
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):

@@ -247,10 +247,8 @@ def _log_shares(model: MDMA, target: Any, given: pd.DataFrame, count: int) -> Ar
     position = schema.index(target)
     known = density.checked(encode(schema, given).evidence)
     with torch.no_grad():
-        density._value_of_given(known)  # refuses rows that cannot happen
         parts = []
-        for batch in known.batches(density.rows_at_once()):
-            one = density.univariates(batch, [position])
+        for one in density.univariate_batches(known, [position]):
             codes = torch.arange(count).to(one.log_evidence)
             parts.append(one.logpdf(codes[:, None, None])[..., 0].T.double().cpu())  # (B, C)
     # The shares sum to one up to the rounding of the model's dtype; here in float64.

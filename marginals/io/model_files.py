@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from marginals.densities.coupled import CopulaDensity
+from marginals.densities.coupled import CoupledDensity
 from marginals.densities.density import Density
 from marginals.densities.mixture import Mixture
 from marginals.densities.nmdma import NMDMA
@@ -170,9 +170,9 @@ def _rebuild_tensor_density(config: Mapping[str, Any]) -> TensorDensity:
     return TensorDensity(Leaves.from_config(config["leaves"]), _rebuild_tensor(**config["tensor"]))
 
 
-def _rebuild_copula(config: Mapping[str, Any]) -> CopulaDensity:
+def _rebuild_copula(config: Mapping[str, Any]) -> CoupledDensity:
     couplings = Couplings(**config["couplings"])
-    return CopulaDensity(Leaves.from_config(config["leaves"]), couplings)
+    return CoupledDensity(Leaves.from_config(config["leaves"]), couplings)
 
 
 def _rebuild_tensor(kind: str, **options: Any) -> ComponentTensor:
@@ -206,7 +206,7 @@ TENSORS: dict[str, Callable[..., ComponentTensor]] = {
 
 DENSITIES: dict[str, _Kind] = {
     "tensor": _Kind(TensorDensity, TensorDensity.config, _rebuild_tensor_density),
-    "copula": _Kind(CopulaDensity, CopulaDensity.config, _rebuild_copula),
+    "copula": _Kind(CoupledDensity, CoupledDensity.config, _rebuild_copula),
     "mixture": _Kind(Mixture, _describe_mixture, _rebuild_mixture),
     "nmdma": _Kind(NMDMA, _describe_nmdma, _rebuild_nmdma),
 }

@@ -7,7 +7,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from marginals.cells import Cells, Truncation
+from marginals.cells.evidence import Evidence
 from marginals.leaves.family import ContinuousLeaves, LeafEvaluation, LeafFamily
 from marginals.leaves.neural import NeuralLeaves
 from marginals.leaves.shared import SharedLeaves
@@ -69,25 +69,26 @@ class AtomLeaves(LeafFamily):
         return self.inner.size
 
     def config(self) -> dict[str, Any]:
-        """Return what `__init__` needs, as JSON."""
+        """Return the arguments of `__init__`, as JSON."""
         return {
             "atoms": [list(points) for points in self.atoms],
             "width": self.size[1],
             "inner": {"kind": self.inner.kind, **self.inner.config()},
         }
 
-    def log_values(self, cells: Cells, columns: Sequence[int], backend: Backend = QUERY) -> Tensor:
+    def log_values(self, cells: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
-        lower, upper = cells.lower, cells.upper
-        log_mass = self._log_mass(columns)
-        density = self.inner.log_values(Cells(upper, upper), columns, backend)
+        columns = cells.columns
+        lower, upper = cells.by_column()
+        density = self.inner.log_values(Evidence(columns, cells.upper, cells.upper), backend)
         value = self._exact(upper, density, columns, backend.host_free)
-        if cells.intervals and upper is not lower:
+        if cells.has_intervals:
             inside = self._within(lower, upper, columns)
-            smooth = log_mass[..., -1][:, None] + self.inner.log_interval(lower, upper, columns)
+            smooth = self._log_mass(columns)[..., -1][:, None]
+            smooth = smooth + self.inner.log_interval(lower, upper, columns)
             mass = torch.logaddexp(smooth, self._sum_atoms(inside, columns, backend.host_free))
             value = torch.where((lower < upper)[..., None], mass, value)
-            # Everything is certainty, not a sum that rounds to it.
+            # The whole line is certain, not a sum that rounds to one.
             everything = (lower == -torch.inf) & (upper == torch.inf)
             value = torch.where(everything[..., None], 0.0, value)
         return torch.where(upper.isnan()[..., None], 0.0, value)
@@ -148,25 +149,21 @@ class AtomLeaves(LeafFamily):
         return inside + (mass[..., :-1] * at_atoms[:, None]).sum(-1)
 
     def sample(
-        self,
-        components: Tensor,
-        columns: Sequence[int],
-        within: Truncation,
-        generator: torch.Generator | None = None,
+        self, components: Tensor, cells: Evidence, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
-        lower, upper = within.lower, within.upper
+        """Draw from leaf `components[i, r]` of column i within the cell of each row, (n, B)."""
+        columns = cells.columns
+        lower, upper = cells.by_column()
         free = lower.isnan() | (lower == upper)
-        # Without an interval every continuous leaf counts whole.
-        bounded = lower is not upper
         low, high = torch.where(free, -torch.inf, lower), torch.where(free, torch.inf, upper)
         rows = torch.arange(len(columns), device=lower.device)[:, None]
-        log_mass = self._log_mass(columns)[rows, components]  # (n, N, A + 1)
-        whole = log_mass.new_zeros(*low.shape, 1)
-        smooth = self._log_smooth(low, high, components, columns) if bounded else whole
+        log_mass = self._log_mass(columns)[rows, components]  # (n, B, A + 1)
+        smooth = log_mass[..., -1:]
+        if cells.has_intervals:  # otherwise every continuous leaf counts whole
+            smooth = smooth + self._log_smooth(low, high, components, columns)
         inside = torch.where(self._within(low, high, columns), log_mass[..., :-1], -torch.inf)
-        choice = draw(torch.cat([inside, log_mass[..., -1:] + smooth], -1), generator)
-        smooth_draw = self.inner.sample(components, columns, within, generator)
+        choice = draw(torch.cat([inside, smooth], -1), generator)
+        smooth_draw = self.inner.sample(components, cells, generator)
         points = self._points(columns, lower).expand(*lower.shape, -1)
         atom = points.gather(2, choice.clamp_max(points.shape[-1] - 1)[..., None])[..., 0]
         drawn = torch.where(choice < points.shape[-1], atom, smooth_draw)

@@ -4,7 +4,6 @@ The scale g_j is a monotone network with one hidden layer, see `monotone.py`; al
 column j share it, so it is evaluated once per cell, (n, B), whatever their number.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Literal, final
 
@@ -12,9 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from marginals.leaves.family import location_and_scale, normal_like
 from marginals.leaves.monotone import (
     Network,
     bracket,
+    finite,
+    inverse_softplus,
     make_gate,
     make_layer,
     value_and_slope,
@@ -80,7 +82,7 @@ class LearnedScale(nn.Module):
         """
         location, unit = self._units(columns)
         flat = x.flatten(1)
-        inside = _finite((flat - location) / unit).to(self.bias.dtype)
+        inside = finite((flat - location) / unit).to(self.bias.dtype)
         y, log_slope = value_and_slope(self.network(columns), inside)
         y = torch.where(flat.isinf(), flat.detach().to(y.dtype), y)
         return y.reshape(x.shape), (log_slope - unit.log().to(y.dtype)).reshape(x.shape)
@@ -96,7 +98,7 @@ class LearnedScale(nn.Module):
         location, unit = self._units(columns)
         real, low_open, high_open = lower < upper, lower.isinf(), upper.isinf()
         start, end, width = (
-            _finite(t / unit).to(self.bias.dtype)
+            finite(t / unit).to(self.bias.dtype)
             for t in (lower - location, upper - location, upper - lower)
         )
         closed = real & ~low_open & ~high_open
@@ -120,7 +122,7 @@ class LearnedScale(nn.Module):
             return value, log_slope.exp()
 
         flat = y.flatten(1)
-        target = _finite(flat)
+        target = finite(flat)
         t = invert_monotone(g_and_slope, target, *bracket(network, target))
         location, unit = self._units(columns)
         x = t.double() * unit + location
@@ -138,11 +140,7 @@ class LearnedScale(nn.Module):
     @torch.no_grad()
     def scale_to(self, data: Tensor) -> None:
         """Take location, unit and kinks of each column from the data (D, N), NaN where missing."""
-        location = torch.nan_to_num(data.nanmean(1))
-        unit = (data - location[:, None]).square().nanmean(1).sqrt()
-        # A constant or empty column has no scale of its own; its mean is off by rounding.
-        rounding = 8 * torch.finfo(data.dtype).eps * location.abs()
-        unit = torch.where(unit.isfinite() & (unit > rounding), unit, 1.0)
+        location, unit = location_and_scale(data)
         self.location.copy_(location)
         self.unit.copy_(unit)
         levels = _levels(len(self.kinks)).to(data.device)
@@ -160,7 +158,7 @@ class LearnedScale(nn.Module):
         self.bias.copy_(-self.kinks)
         self.gate.zero_()
         if noise:
-            self.gate.add_(noise * _normal(self.gate, generator))
+            self.gate.add_(noise * normal_like(self.gate, generator))
 
     def _units(self, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
         return select(self.location, columns)[:, None], select(self.unit, columns)[:, None]
@@ -179,15 +177,6 @@ def _order_statistics(data: Tensor, levels: Tensor) -> Tensor:
     last = (~data.isnan()).sum(1, keepdim=True) - 1
     place = (levels * last.clamp_min(0)).round().long()
     return torch.nan_to_num(ordered.gather(1, place))
-
-
-def inverse_softplus(y: float) -> float:
-    """Return the x whose softplus is `y` > 0.
-
-    >>> round(inverse_softplus(1.0), 4)
-    0.5413
-    """
-    return y + math.log(-math.expm1(-y))
 
 
 # Standard distributions ---------------------------------------------------------------------------
@@ -220,7 +209,7 @@ def quantile(logit: Tensor, base: Base) -> Tensor:
     """
     if base == "logistic":
         return logit
-    z, _ = normal_of_logit(_finite(logit))
+    z, _ = normal_of_logit(finite(logit))
     return torch.where(logit.isinf(), logit, z)
 
 
@@ -247,7 +236,7 @@ def invert_mixture(
     tensor([[[1.]]])
     """
     logit = (log_u - log_1mu).to(location.dtype)
-    target = _finite(logit)
+    target = finite(logit)
     weights, centre = log_weights[:, :, None].to(target), location[:, :, None]  # (n, B, 1, M)
     log_spread = log_scale[:, :, None]
     spread = log_spread.exp()
@@ -267,15 +256,3 @@ def invert_mixture(
     high = torch.where(alive, centre + spread * (z + margin), -torch.inf).amax(-1)
     y = invert_monotone(logit_and_slope, target, low, high)
     return torch.where(logit.isinf(), logit, y)
-
-
-# Parts --------------------------------------------------------------------------------------------
-
-
-def _finite(x: Tensor) -> Tensor:
-    """Replace NaN and infinities by 0: their cells are decided elsewhere, with a clean gradient."""
-    return torch.where(x.isfinite(), x, 0.0)
-
-
-def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
-    return torch.randn(like.shape, dtype=like.dtype, device=like.device, generator=generator)

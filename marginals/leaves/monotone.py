@@ -5,6 +5,7 @@ contiguous slices. The trailing dims of the parameters only need to broadcast ag
 code serves all leaves at once, (n, B, M), and one chosen leaf per cell, (n, N).
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -117,6 +118,20 @@ def bracket(network: Network, target: Tensor) -> tuple[Tensor, Tensor]:
     limit = torch.finfo(target.dtype).max / 4 / growth
     low, high = (middle - margin) / slope[0], (middle + margin) / slope[0]
     return low.clamp(-limit, limit), high.clamp(-limit, limit)
+
+
+def finite(x: Tensor) -> Tensor:
+    """Replace NaN and infinities by 0: their cells are set elsewhere, with a clean gradient."""
+    return torch.where(x.isfinite(), x, 0.0)
+
+
+def inverse_softplus(y: float, beta: float = 1.0) -> float:
+    """Return the x whose softplus is `y` > 0.
+
+    >>> round(inverse_softplus(1.0), 4)
+    0.5413
+    """
+    return y + math.log(-math.expm1(-beta * y)) / beta
 
 
 def _affine(layer: Layer, x: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ class Dependence(ABC):
         cells = encode(schema, frame, columns=names)
         with torch.no_grad():
             value = -(density.log_value(cells.evidence).double().cpu() + cells.log_jacobian)
-        known = ~density.checked(cells.evidence).cells(positions).lower.isnan().any(0).cpu()
+        known = ~density.checked(cells.evidence).select(positions).lower.isnan().any(1).cpu()
         if not bool(known.any()):
             raise ValueError(f"Expected rows of `data` that know all of {names}; got none.")
         value = value[known]

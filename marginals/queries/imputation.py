@@ -33,8 +33,7 @@ class Imputation:
     def __init__(self, density: Density, schema: Schema, x: Any) -> None:
         self.density, self.schema, self.x = density, schema, x
         self.evidence = density.checked(encode(schema, x).evidence)
-        cells = self.evidence.cells(self.evidence.columns)
-        self.missing: npt.NDArray[np.bool_] = cells.lower.isnan().cpu().numpy().T  # (B, n)
+        self.missing: npt.NDArray[np.bool_] = self.evidence.lower.isnan().cpu().numpy()  # (B, n)
         self.places: list[int] = np.flatnonzero(self.missing.any(0)).tolist()
 
     def summarised(self, method: Method) -> Any:

@@ -144,7 +144,7 @@ class TableDensity(Dependence, Copulas):
         density, schema = self._parts()
         known = density.checked(asked.evidence(schema, given).evidence)
         with torch.no_grad():
-            density._value_of_given(known)
+            density.check_possible(known)
             rows = density.sample_rows(known, int(n), _generator(random_state, density))
         frame = decode(schema, rows.reshape(-1, len(schema)))
         if isinstance(given, pd.DataFrame):
@@ -169,9 +169,8 @@ class TableDensity(Dependence, Copulas):
         rest = [i for i in range(len(schema)) if i not in known.columns]
         if not rest:
             raise ValueError("Expected `given` to leave a column open; got all. Leave one out.")
-        density._value_of_given(density.checked(known))
         part = Schema(tuple(schema.columns[i] for i in rest))
-        return TableView(density.condition(density.checked(known)), part, self._kind())
+        return TableView(density.condition(known), part, self._kind())
 
     def distribution(self, given: Any = None) -> Any:
         """Return a `torch.distributions.Distribution` on the model's scale."""
@@ -232,7 +231,7 @@ class TableDensity(Dependence, Copulas):
             known = asked.evidence(schema, given).evidence
             asked.check_apart(schema, of, known)
             asked.check_rows(len(of), len(known))
-            return density._conditional(of, known).double().cpu()
+            return density.log_conditional(of, known).double().cpu()
 
     def _log_box(self, x: Any, given: Any, below: bool) -> Any:
         _, schema = self._parts()
@@ -253,10 +252,8 @@ class TableDensity(Dependence, Copulas):
         known = density.checked(asked.evidence(schema, given).evidence)
         self._check_apart([position], known)
         with torch.no_grad():
-            density._value_of_given(known)
             parts = [
-                moments(density.univariates(part, [position]), described)
-                for part in known.batches(density.rows_at_once())
+                moments(part, described) for part in density.univariate_batches(known, [position])
             ]
         mean, std = (torch.cat(side) for side in zip(*parts, strict=True))
         return described, mean, std

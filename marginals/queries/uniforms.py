@@ -138,8 +138,8 @@ def _ends(
 ) -> Tensor:
     """Return the ends of some rows at once; those of missing cells are 0 and 1."""
     univariates = density.univariates(only(cells, given), asked)
-    bounds = cells.cells(asked)
-    lower, upper = bounds.lower.T, bounds.upper.T  # (B, n)
+    bounds = cells.select(asked)
+    lower, upper = bounds.lower, bounds.upper  # (B, n)
     lower, upper = lower.nan_to_num(nan=-torch.inf), upper.nan_to_num(nan=torch.inf)
     if sharp:
         at = univariates.cdf(upper).double()[..., None].expand(-1, -1, 2)

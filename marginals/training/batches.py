@@ -11,8 +11,8 @@ from torch import Tensor
 from marginals.cells.evidence import Evidence
 from marginals.densities.sample_weights import checked_weight
 
-# Patterns of gaps that are promised to steps. Recorded on a GPU, steps cannot count them; on a CPU
-# they can, and up to a few patterns each is evaluated as complete rows are.
+# Patterns of missing cells that training finds beforehand. Steps recorded on a GPU cannot count
+# them; on a CPU, rows with one of a few patterns are evaluated like complete rows.
 _MOST_PATTERNS = {"cpu": 4, "cuda": 256}
 
 
@@ -35,11 +35,13 @@ def make_rows(evidence: Evidence, weight: Tensor | None, name: str) -> Rows:
     """Pair evidence with its weights, one by default; rows of weight zero are left out."""
     if len(evidence) == 0:
         raise ValueError(f"Expected `{name}` to have at least one row; got none.")
-    if bool(((evidence.lower == evidence.upper) | evidence.lower.isnan()).all()):
-        evidence = dataclasses.replace(evidence, upper=evidence.lower, intervals=frozenset())
-    evidence = evidence.promised()
-    most = _MOST_PATTERNS.get(evidence.lower.device.type, 0)
-    evidence = evidence if evidence.complete else evidence.with_patterns(most)
+    _, impossible = evidence.without_impossible()
+    if impossible is not None:
+        raise ValueError(
+            f"Expected `{name}` to have cells that some value lies in; got an impossible cell in "
+            f"row {int(impossible.nonzero()[0])}. Leave the row out."
+        )
+    evidence = evidence.with_facts(_MOST_PATTERNS.get(evidence.lower.device.type, 0))
     if weight is None:
         return Rows(evidence, evidence.lower.new_ones(len(evidence)))
     called = "sample_weight" if name == "data" else f"{name}_weight"
@@ -109,11 +111,10 @@ def moved(batch: Rows, noise: Noise, change: Tensor) -> Rows:
     """Move the exact cells by noise that was drawn, (B, n)."""
     known = batch.evidence
     lower = torch.where(noise.moves(known), known.lower + change, known.lower)
-    if known.upper is known.lower:
-        return Rows(dataclasses.replace(known, lower=lower, upper=lower), batch.weight)
-    upper = torch.where(known.lower == known.upper, lower, known.upper)
-    cells = Evidence(known.columns, lower, upper, known.sets, known.intervals)
-    return Rows(cells, batch.weight)
+    upper = lower
+    if known.has_intervals:
+        upper = torch.where(known.lower == known.upper, lower, known.upper)
+    return Rows(dataclasses.replace(known, lower=lower, upper=upper), batch.weight)
 
 
 def make_noise(

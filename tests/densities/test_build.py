@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from marginals.cells import Truncation
 from marginals.cells.evidence import Evidence
 from marginals.densities.build import build, couplable, start
 from marginals.densities.tensor_density import TensorDensity
@@ -18,6 +17,7 @@ from marginals.leaves import NeuralLeaves
 from marginals.structure import Tree, balanced
 from marginals.structure import random as random_tree
 from marginals.tensors import CPTensor, FullTensor, HierarchicalTensor
+from tests.leaves.cells import exact
 
 NAN, INF = torch.nan, torch.inf
 TENSORS = ("ht", "cp", "mera", "full")
@@ -39,9 +39,9 @@ def medians(model: TensorDensity) -> Tensor:
     assert isinstance(family, NeuralLeaves)
     columns, width = family.size
     half = torch.full((columns, width), 0.5, dtype=torch.float64).log()
-    free = torch.full((columns, width), NAN, dtype=torch.float64)
+    hole = torch.full((columns, width), NAN, dtype=torch.float64)
     components = torch.arange(width).expand(columns, width)
-    return family.invert_chosen(half, half, components, range(columns), Truncation(free, free))
+    return family.invert_chosen(half, half, components, exact(hole))
 
 
 def assert_works(model: TensorDensity, data: Any) -> None:

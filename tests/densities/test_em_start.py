@@ -7,7 +7,7 @@ from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from marginals import build, fit
-from marginals.densities.coupled import CopulaDensity
+from marginals.densities.coupled import CoupledDensity
 from marginals.densities.em_start import _indicators
 
 
@@ -17,7 +17,7 @@ def clusters(n: int = 600) -> np.ndarray:
     return np.where(np.arange(n)[:, None] % 3 > 0, a, 2 * a[:, ::-1] + 3)
 
 
-def score(model: CopulaDensity, x: np.ndarray) -> float:
+def score(model: CoupledDensity, x: np.ndarray) -> float:
     with torch.no_grad():
         return float(model.log_value(torch.from_numpy(x)).mean())
 

@@ -109,17 +109,17 @@ def test_what_is_known_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> Non
     cells: list[int] = []
     log_values = Leaves.log_values
 
-    def counted(self: Leaves, part: Any, *rest: Any) -> torch.Tensor:
+    def counted(self: Leaves, part: Evidence, *rest: Any) -> torch.Tensor:
         cells.append(part.lower.numel())
         return log_values(self, part, *rest)
 
     model, x = models()["ht"], values([0, 1])
     monkeypatch.setattr(Leaves, "log_values", counted)
     model.logpdf(x[:, :1], [0], Evidence.of(GIVEN["exact"]))
-    assert sum(cells) == ROWS + 2 * 3  # once for the value of the evidence, once for its weights
+    assert sum(cells) == ROWS + 3
     cells.clear()
     model.logpdf(x, [0, 1], Evidence.of(GIVEN["exact"]))
-    assert sum(cells) == 2 * ROWS + 2 * 3
+    assert sum(cells) == 2 * ROWS + 3
 
 
 def test_impossible_evidence_names_its_row() -> None:

@@ -46,7 +46,7 @@ def test_a_mixture_is_one_file(model: MDMA, tmp_path: Path) -> None:
 def test_an_option_of_one_model_fits_one() -> None:
     one = MDMA(tensor="copula", rank=1, width=3, max_steps=10, random_state=0).fit(make())
     assert one.members_ == []
-    assert type(one.module_).__name__ == "CopulaDensity"
+    assert type(one.module_).__name__ == "CoupledDensity"
     tree = MDMA(width=3, max_steps=10, random_state=0).fit(make())
     assert type(tree.module_).__name__ == "TensorDensity"
 

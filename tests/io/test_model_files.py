@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from marginals.cells.evidence import Evidence
-from marginals.densities.coupled import CopulaDensity
+from marginals.densities.coupled import CoupledDensity
 from marginals.densities.density import Density
 from marginals.densities.mixture import Mixture
 from marginals.densities.nmdma import NMDMA
@@ -136,7 +136,7 @@ def test_description_is_json_without_numbers_of_the_model(name: str) -> None:
 
 def test_registries_hold_every_kind() -> None:
     assert set(DENSITIES) == {"tensor", "copula", "mixture", "nmdma"}
-    classes = {TensorDensity, CopulaDensity, Mixture, NMDMA}
+    classes = {TensorDensity, CoupledDensity, Mixture, NMDMA}
     assert {kind.of for kind in DENSITIES.values()} == classes
     assert all(tensor.kind == name for name, tensor in TENSORS.items())
 
@@ -222,7 +222,7 @@ def test_a_view_is_not_saved(tmp_path: Path, model: Density) -> None:
 
 
 def test_other_objects_are_not_saved(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="Expected a density among TensorDensity, CopulaDensity"):
+    with pytest.raises(TypeError, match="Expected a density among TensorDensity, CoupledDensity"):
         save(nn.Linear(1, 1), tmp_path / "f")  # type: ignore[arg-type]
 
 

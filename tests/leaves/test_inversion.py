@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from marginals.cells import Truncation
 from marginals.leaves import NeuralLeaves
 from marginals.leaves import neural as module
 from marginals.leaves.monotone import bracket, value
 from marginals.numerics import invert_monotone
 from tests.laws.registry import generic_neural
+from tests.leaves.cells import cells, free
 
 DTYPES = [torch.float32, torch.float64]
 # To within 1e-12 of both ends, and the smallest numbers there are.
@@ -98,8 +98,7 @@ def test_chosen_leaves_are_inverted_to_rounding(
     leaves = shaped(kind, *shape).to(dtype)
     log_u, log_1mu = (t.repeat(4)[None] for t in logarithms(dtype))
     components = torch.arange(4).repeat_interleave(2 * len(LEVELS))[None]
-    hole = torch.full_like(log_u, torch.nan)
-    x = leaves.invert_chosen(log_u, log_1mu, components, [0], Truncation(hole, hole))
+    x = leaves.invert_chosen(log_u, log_1mu, components, free(log_u.shape[1], [0]).to("cpu", dtype))
     assert x.isfinite().all()
     assert counter.calls <= 250
 
@@ -161,7 +160,7 @@ def test_truncated_draws_stay_inside_and_are_monotone_in_u(
     u = torch.linspace(1e-6, 1 - 1e-6, 101, dtype=torch.float64)[None]
     lower, upper = (torch.full_like(u, end, dtype=dtype) for end in bounds)
     zeros = torch.zeros(1, 101, dtype=torch.long)
-    x = leaves.invert_chosen(u.log(), torch.log1p(-u), zeros, [0], Truncation(lower, upper))
+    x = leaves.invert_chosen(u.log(), torch.log1p(-u), zeros, cells(lower, upper))
     assert ((x >= lower) & (x <= upper)).all()
     assert (x.diff() >= 0).all()
     # The share of the interval's mass below x is u again.

@@ -46,8 +46,8 @@ class GaussianBoxes(Density):
         return self.columns**2
 
     def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
-        cells = evidence.cells(range(self.columns))
-        lower, upper = cells.lower.T, cells.upper.T  # (B, D)
+        cells = evidence.select(range(self.columns))
+        lower, upper = cells.lower, cells.upper  # (B, D)
         sorts = torch.where(lower.isnan(), 0, torch.where(lower == upper, 1, 2))
         value = torch.zeros(len(evidence))
         for pattern in sorts.unique(dim=0):

@@ -47,7 +47,7 @@ class Gaussian(Density):
         factor = torch.linalg.cholesky(covariance)
         scores = torch.linalg.solve_triangular(factor, x[..., None], upper=False)[..., 0]
         log_det = factor.diagonal(dim1=1, dim2=2).log().sum(1)
-        count = (~evidence.cells(range(self.columns)).lower.T.isnan()).sum(1)
+        count = (~evidence.select(range(self.columns)).lower.isnan()).sum(1)
         return -scores.square().sum(1) / 2 - log_det - count * LOG_2PI / 2
 
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
@@ -71,9 +71,8 @@ class Gaussian(Density):
 
     def _known(self, evidence: Evidence) -> tuple[Tensor, Tensor, Tensor]:
         """Return rows with 0 for what is missing, the mask, and covariances with 1 there."""
-        cells = evidence.cells(range(self.columns))
         assert not evidence.intervals
-        x = cells.lower.T
+        x = evidence.select(range(self.columns)).lower
         mask = (~x.isnan()).to(x.dtype)
         covariance = self.covariance * mask[:, :, None] * mask[:, None]
         return x.nan_to_num(), mask, covariance + torch.diag_embed(1 - mask)

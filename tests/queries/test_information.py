@@ -282,7 +282,7 @@ def test_views_are_densities_too() -> None:
 def test_impossible_rows_are_told() -> None:
     class Bounded(Gaussian):
         def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
-            x = evidence.cells(range(self.columns)).lower.T.nan_to_num()
+            x = evidence.select(range(self.columns)).lower.nan_to_num()
             beyond = (x[:, 0] > 1) | ((x[:, 1] > 1) & (x[:, 2] > 1))
             return torch.where(beyond, -math.inf, super().contract(evidence, backend))
 

@@ -6,12 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from marginals.cells import Cells
+from marginals.cells import Evidence
 from marginals.leaves import NeuralLeaves
 from marginals.runtime.backend import Backend
 from marginals.structure import Tree, balanced, random
 from marginals.tensors import HierarchicalTensor
 from marginals.tensors.component_tensor import LeafValues
+from tests.leaves.cells import cells, exact
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 FUSED = Backend("fused")
@@ -55,7 +56,7 @@ def twin(module: Any) -> Any:
     return copy.double()
 
 
-def cells_of(kind: str, columns: int, rows: int) -> Cells:
+def cells_of(kind: str, columns: int, rows: int) -> Evidence:
     """Return exact cells, exact cells with gaps, or both with intervals of all lengths."""
     torch.manual_seed(1)
     upper = 2 * torch.randn(columns, rows, dtype=torch.float64)
@@ -69,9 +70,7 @@ def cells_of(kind: str, columns: int, rows: int) -> Cells:
         gone = (here + torch.arange(columns)[:, None]) % 3 == 1
         lower, upper = (torch.where(gone, torch.nan, side) for side in (lower, upper))
     lower, upper = lower.to(DEVICE), upper.to(DEVICE)
-    if kind == "all":
-        return Cells(lower, upper, tuple(range(columns)))
-    return Cells(upper, upper)
+    return cells(lower, upper) if kind == "all" else exact(upper)
 
 
 def values_of(tensor: HierarchicalTensor, rows: int, columns: Any = None) -> LeafValues:

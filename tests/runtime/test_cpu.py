@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from marginals.cells import Cells
+from marginals.cells import Evidence
 from marginals.runtime.backend import Backend
 from marginals.runtime.kernels import compiled, leaf_values_cpu
 from marginals.structure import Tree
+from tests.leaves.cells import exact
 from tests.runtime.helpers import (
     DEVICE,
     TREES,
@@ -24,17 +25,16 @@ from tests.runtime.helpers import (
 STEP = Backend("plain", precision="full")
 
 
-def cells() -> Cells:
+def some_cells() -> Evidence:
     torch.manual_seed(1)
     x = 3 * torch.randn(3, 11)
     x[0, 2], x[2, 5], x[1, 1] = torch.nan, 1e4, -50.0
-    x = x.to(DEVICE)
-    return Cells(x, x)
+    return exact(x.to(DEVICE), [2, 0, 1])
 
 
 def compare_leaves(leaves: Any, backend: Backend, error: float) -> None:
-    expected = leaves.log_values(cells(), [2, 0, 1])
-    found = leaves.log_values(cells(), [2, 0, 1], backend)
+    expected = leaves.log_values(some_cells())
+    found = leaves.log_values(some_cells(), backend)
     assert "_LogValues" in type(found.grad_fn).__name__
     assert torch.allclose(found, expected, rtol=10 * error, atol=10 * error)
     assert_same_gradients(gradients(found, leaves), gradients(expected, leaves), error)

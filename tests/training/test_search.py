@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from marginals import Evidence, Mixture
-from marginals.densities.coupled import CopulaDensity
+from marginals.densities.coupled import CoupledDensity
 from marginals.densities.tensor_density import TensorDensity
 from marginals.runtime.threads import threads_for
 from marginals.selection.ensemble import Job, Recipe, fit_member, mixture_weights
@@ -100,7 +100,7 @@ def test_a_search_finds_one_model(effort: str) -> None:
     assert sum(weights) == pytest.approx(1)
     assert all(w == 0 or w > 0.001 for w in weights)
     kinds = {type(m) for m in found.model.modules()}
-    assert kinds & {CopulaDensity, TensorDensity}
+    assert kinds & {CoupledDensity, TensorDensity}
     with torch.no_grad():
         assert bool(found.model.logpdf(x).isfinite().all())
     assert math.isfinite(found.score)
