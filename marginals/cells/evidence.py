@@ -321,7 +321,7 @@ class Evidence:
         return replace(kept, complete=True) if exact else kept
 
     def with_facts(self, most_patterns: int = 0) -> "Evidence":
-        """Find the facts that hold for all rows, with at most so many patterns.
+        """Find the facts that hold for all rows, with at most `most_patterns` patterns.
 
         >>> Evidence.exact(torch.tensor([[1.0, torch.nan], [1.0, 2.0]])).with_facts(2).patterns
         ((0,), (0, 1))

@@ -1,4 +1,4 @@
-"""Leaves with atoms: points of positive mass (zero-inflated columns) beside a density."""
+"""Leaves with atoms: a density plus points of positive mass, as in zero-inflated columns."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -14,7 +14,7 @@ from marginals.leaves.shared import SharedLeaves
 from marginals.numerics import draw, invert_monotone, log_matmul, logsumexp, select
 from marginals.runtime.backend import QUERY, Backend
 
-# Numbers that intervals of all components hold at a time where one of them is wanted.
+# Floats held at a time by intervals of all components, of which each cell needs one.
 _MOST_NUMBERS = 1 << 22
 
 CONTINUOUS: dict[str, Callable[..., ContinuousLeaves]] = {
@@ -27,13 +27,13 @@ CONTINUOUS: dict[str, Callable[..., ContinuousLeaves]] = {
 class AtomLeaves(LeafFamily):
     """Leaves that put mass on given points of each column, and the rest on a continuous leaf.
 
-    The value of an exact cell is the mass if it is an atom and the density if not. An atom is
-    recognised by equality in the precision of the evidence.
+    The value of an exact cell is the mass if it equals an atom, in the precision of the evidence,
+    and the density if not.
 
     Args:
-        atoms: for each column, its atoms.
+        atoms: the atoms of each column.
         width: the number of components M.
-        inner: the family of the continuous part and its options, neural leaves by default.
+        inner: kind and options of the continuous family, neural leaves by default.
 
     >>> leaves = AtomLeaves([(0.0,)], width=2)
     >>> leaves.evaluate(torch.tensor([[0.0]]), [0]).log_density.exp().sum() > 0
@@ -55,13 +55,13 @@ class AtomLeaves(LeafFamily):
         options = {**(inner or {"kind": "neural"}), "columns": len(self.atoms), "width": width}
         self.inner: ContinuousLeaves = CONTINUOUS[options.pop("kind")](**options)
         most = max(len(points) for points in self.atoms)
-        # One logit per atom, then that of the continuous part.
+        # One logit per atom, then one for the continuous part.
         self.logits = nn.Parameter(torch.zeros(len(self.atoms), width, most + 1))
         counts = torch.tensor([len(points) for points in self.atoms])
         absent = torch.arange(most + 1) >= counts[:, None]
         absent[:, -1] = False
         self.register_buffer("absent", absent, persistent=False)  # (D, A + 1)
-        self.middle = torch.zeros(len(self.atoms))  # of the continuous part, to start at
+        self.middle = torch.zeros(len(self.atoms))  # median of the continuous part
 
     @property
     def size(self) -> tuple[int, int]:
@@ -112,7 +112,7 @@ class AtomLeaves(LeafFamily):
         """Return the smallest x (n, B, Q) at which mixtures with weights (n, B, M) reach u."""
         shape = log_u.shape
         weights = log_weights.repeat_interleave(shape[-1], 1)  # (n, B Q, M)
-        # In float64, so that a quantile that is an atom equals it to the last digit.
+        # In float64, so that a quantile at an atom equals it to the last digit.
         target = (log_u.double() - log_1mu.double()).flatten(1)
 
         def at(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -126,8 +126,8 @@ class AtomLeaves(LeafFamily):
             return log_cdf - log_sf, (log_density - log_cdf - log_sf).exp()
 
         low, high = self._bracket(target, weights, columns)
-        # Where u falls into the jump at an atom, the quantile is the atom itself: a bracket of one
-        # point. Bisection would creep up to it.
+        # Where u falls into the jump at an atom, the quantile is the atom: a bracket of one point,
+        # which bisection would only creep up to.
         for points in self._points(columns, low).unbind(-1):
             atom = points.expand(low.shape)
             log_cdf, log_sf, log_jump = at(torch.nan_to_num(atom))
@@ -171,7 +171,7 @@ class AtomLeaves(LeafFamily):
 
     @torch.no_grad()
     def scale_to(self, data: Tensor) -> None:
-        """Take scales from the values that are no atoms, and masses from the counts."""
+        """Take scales from the values off the atoms, and masses from the counts."""
         columns = range(len(data))
         hit = self._points(columns, data) == data[..., None]  # (D, N, A)
         rest = torch.where(hit.any(-1), torch.nan, data)
@@ -182,7 +182,7 @@ class AtomLeaves(LeafFamily):
 
     @torch.no_grad()
     def start(self, rows: Tensor, generator: torch.Generator | None = None) -> None:
-        """Lean component k towards the atom, or the kernel, that its row `rows` (D, M) shows."""
+        """Move component k towards the atom, or a kernel on the value, in `rows` (D, M)."""
         hit = self._points(range(len(rows)), rows) == rows[..., None]  # (D, M, A)
         kernel = torch.cat([hit, ~hit.any(-1, keepdim=True)], -1)
         mass = 0.5 * self._log_mass(range(len(rows))).exp() + 0.5 * kernel
@@ -192,13 +192,13 @@ class AtomLeaves(LeafFamily):
 
     @torch.no_grad()
     def start_weighted(self, data: Tensor, shares: Tensor) -> None:
-        """Count atoms and other values of data (D, N) by shares (N, M); the latter go inside."""
+        """Count atoms and other values of data (D, N), weighted by shares (N, M)."""
         columns = range(len(data))
         hit = self._points(columns, data) == data[..., None]  # (D, N, A)
         rest = torch.where(hit.any(-1), torch.nan, data)
         kinds = torch.cat([hit, rest.isfinite()[..., None]], -1)  # (D, N, A + 1)
         counts = torch.einsum("dna,nm->dma", kinds.to(shares), shares)
-        mass = counts + self._log_mass(columns).exp()  # and a row of the margin
+        mass = counts + self._log_mass(columns).exp()  # plus one row of the margin
         self.logits.copy_(torch.where(self.absent[:, None], 0.0, mass.log()))
         self.inner.start_weighted(rest, shares)
 

@@ -16,8 +16,8 @@ from marginals.runtime.backend import QUERY, Backend
 class CategoricalLeaves(LeafFamily):
     """Masses of the codes 0..C_j - 1 of D columns under M components.
 
-    Codes are ordered as numbers, so that a CDF and the interval (a, b] of codes have a meaning;
-    a set of categories need not be an interval.
+    Codes are ordered as numbers, which defines the CDF and intervals (a, b] of codes; a set of
+    categories need not be an interval.
 
     Args:
         categories: the number of categories C_j of each column.
@@ -111,7 +111,7 @@ class CategoricalLeaves(LeafFamily):
 
     @torch.no_grad()
     def scale_to(self, data: Tensor) -> None:
-        """Set every component to the column's margin, each category counted once more."""
+        """Set every component to the column's margin, with one more count for each category."""
         most = self.logits.shape[-1]
         counts = torch.stack(
             [
@@ -123,7 +123,7 @@ class CategoricalLeaves(LeafFamily):
 
     @torch.no_grad()
     def start(self, rows: Tensor, generator: torch.Generator | None = None) -> None:
-        """Mix, for component k, half of its row's category with half of what was there."""
+        """Set component k to half its masses so far and half the category in `rows` (D, M)."""
         most = self.logits.shape[-1]
         kernel = nn.functional.one_hot(rows.long().clamp(0, most - 1), most)
         mass = 0.5 * self._log_mass(range(self.size[0])).exp() + 0.5 * kernel
@@ -131,7 +131,7 @@ class CategoricalLeaves(LeafFamily):
 
     @torch.no_grad()
     def start_weighted(self, data: Tensor, shares: Tensor) -> None:
-        """Set component k to counts of data (D, N) by shares (N, M), with a row of the margin."""
+        """Set component k to counts of data (D, N) weighted by shares (N, M), plus a prior row."""
         most = self.logits.shape[-1]
         counts = torch.stack([_counts(x, shares, most) for x in data])  # (D, M, C)
         mass = counts + self._log_mass(range(self.size[0])).exp()
@@ -155,10 +155,10 @@ class CategoricalLeaves(LeafFamily):
     def _log_sum(
         self, log_mass: Tensor, allowed: Tensor, columns: Sequence[int], host_free: bool = False
     ) -> Tensor:
-        """Sum the masses of the codes that each cell (n, B, C) admits, (n, B, M)."""
+        """Sum the masses of the codes that each cell admits, (n, B, C) to (n, B, M)."""
         log_mask = torch.where(allowed, 0.0, -torch.inf).to(log_mass.dtype)
         total = log_matmul(log_mask, log_mass, host_free=host_free)
-        # All of them is certainty, not a sum that rounds to it.
+        # All codes together are certain, not a sum that rounds to one.
         certain = (allowed | select(self.absent, columns)[:, None]).all(-1)
         return torch.where(certain[..., None], 0.0, total)
 

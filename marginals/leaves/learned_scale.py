@@ -32,8 +32,8 @@ from marginals.numerics.normal import (
 
 Base = Literal["normal", "logistic"]
 
-# Of the weights' softplus. With 1, not the paper's 10, a step on weights of 1 / hidden changes
-# them by a share of themselves: the scale is common to all components and should move slowly.
+# Sharpness of the weights' softplus. With 1, not the paper's 10, a step changes weights of
+# 1 / hidden by a fraction only: all components share the scale, which should move slowly.
 _BETA = 1.0
 
 
@@ -69,7 +69,7 @@ class LearnedScale(nn.Module):
         self.gate = nn.Parameter(torch.zeros(shape))
         self.register_buffer("location", torch.zeros(columns))
         self.register_buffer("unit", torch.ones(columns))
-        # Before any data are seen: those of a normal column.
+        # Until `scale_to` sees data, those of a normal column.
         kinks = torch.special.ndtri(_levels(hidden))[:, None].expand(shape)
         self.register_buffer("kinks", kinks.to(self.bias.dtype).clone())
         self.start(noise=0.0)
@@ -77,8 +77,8 @@ class LearnedScale(nn.Module):
     def forward(self, x: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return g(x) and log g'(x), per unit of the column, for `x` (n, ...).
 
-        An infinite value stays so; NaN is taken for the column's location, as missing cells are
-        decided elsewhere and want a clean gradient. The slope there is that at the location.
+        Infinite values stay infinite. NaN becomes the column's location, so that missing cells,
+        which are masked elsewhere, have a clean gradient.
         """
         location, unit = self._units(columns)
         flat = x.flatten(1)
@@ -90,10 +90,10 @@ class LearnedScale(nn.Module):
     def ends(
         self, lower: Tensor, upper: Tensor, columns: Sequence[int]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return g of the bounds (n, B) and their difference, which is not found by subtraction.
+        """Return g of the bounds (n, B) and their difference, computed without subtraction.
 
-        An open end is infinite, and so is then the difference. Bounds that are not in order give
-        arbitrary numbers, in order.
+        An open end and its difference are infinite. Bounds that are not in order give arbitrary
+        numbers, in order.
         """
         location, unit = self._units(columns)
         real, low_open, high_open = lower < upper, lower.isinf(), upper.isinf()
@@ -151,7 +151,7 @@ class LearnedScale(nn.Module):
     def start(self, generator: torch.Generator | None = None, noise: float = 0.1) -> None:
         """Start as a line of slope one, its units centred on the kinks.
 
-        Noise on the gates parts units whose kinks coincide, as in a column with ties.
+        Noise on the gates separates units whose kinks coincide, as in a column with ties.
         """
         self.inner.fill_(inverse_softplus(1.0))
         self.outer.fill_(inverse_softplus(1 / len(self.outer)))
@@ -165,7 +165,7 @@ class LearnedScale(nn.Module):
 
 
 def _levels(hidden: int) -> Tensor:
-    """Return the levels of the columns' quantiles on which the units start: 3 to 97 %."""
+    """Return the levels of the quantiles at which the units start: 3 to 97 %."""
     if hidden == 1:
         return torch.tensor([0.5], dtype=torch.float64)
     return torch.linspace(0.03, 0.97, hidden, dtype=torch.float64)
@@ -248,7 +248,7 @@ def invert_mixture(
         below, above = logsumexp(weights + below), logsumexp(weights + above)
         return below - above, (density - below - above).exp()
 
-    # Between the quantiles of the components that have any weight, and a little more for rounding.
+    # Between the quantiles of the components with positive weight, and a margin for rounding.
     z = quantile(target, base)[..., None]
     margin = 1e-3 * (1 + z.abs())
     alive = weights > -torch.inf

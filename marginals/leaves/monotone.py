@@ -140,7 +140,7 @@ def _affine(layer: Layer, x: Tensor) -> Tensor:
 
 def _mix(weight: Tensor, x: Tensor, total: Tensor | None = None) -> Tensor:
     """Sum over the S incoming units one by one: (R, S, ...) and (S, ...) to (R, ...)."""
-    # Taken apart at once: the gradient of one index after the other would fill whole arrays.
+    # Unbind at once: the gradient of single indices would fill whole arrays.
     for w, unit in zip(weight.unbind(1), x.unbind(0), strict=True):
         total = w * unit if total is None else torch.addcmul(total, w, unit)
     assert total is not None

@@ -1,4 +1,4 @@
-"""The paper's leaves: phi_kj = sigmoid of a small monotone network of its own."""
+"""The paper's leaves: phi_kj is the sigmoid of its own small monotone network."""
 
 import itertools
 import math
@@ -138,7 +138,7 @@ class NeuralLeaves(ContinuousLeaves):
             lower, upper = lower[..., None], upper[..., None]
         location, scale = self._scaling(columns, lower)
         real = lower < upper
-        # A bound at infinity is set aside and put back on the network's output.
+        # Infinite bounds are replaced here and put back into the network's output.
         low_open, high_open = lower.isinf(), upper.isinf()
         start, end = (
             finite((bound - location) / scale).to(self._dtype) for bound in (lower, upper)
@@ -241,7 +241,7 @@ class NeuralLeaves(ContinuousLeaves):
         ends: tuple[Tensor, Tensor, Tensor] | None,
         backend: Backend,
     ) -> Tensor | None:
-        """Return quantiles in units of the networks from the fused kernel, where it serves."""
+        """Return quantiles in units of the networks from the fused kernel, if it applies."""
         raw = [*self.weights, *self.biases, *self.gates]
         if not backend.fuses(self.biases[0]) or not leaf_values.fits(raw):
             return None
@@ -261,13 +261,13 @@ class NeuralLeaves(ContinuousLeaves):
     def start(
         self, rows: Tensor, generator: torch.Generator | None = None, bandwidth: float = 0.25
     ) -> None:
-        """Put component k on the values `rows` (D, M) as a kernel of the given bandwidth.
+        """Set component k to a kernel of the given bandwidth on the values `rows` (D, M).
 
         The bandwidth is that of a logistic density in units of the column's scale: the network
-        starts as z = (x - row) / bandwidth, up to the noise that lets its units part.
+        starts as z = (x - row) / bandwidth, plus noise that makes its units differ.
         """
         centres = ((rows - self.location[:, None]) / self.scale[:, None]).to(self._dtype)
-        # Every layer multiplies the slope by (units in) x (weight): share it out evenly.
+        # Every layer multiplies the slope by (units in) x (weight): split it evenly.
         slope = (1 / bandwidth) ** (1 / len(self.weights))
         for weight in self.weights:
             weight.copy_(torch.as_tensor(inverse_softplus(slope / weight.shape[1], _BETA)))
@@ -278,7 +278,7 @@ class NeuralLeaves(ContinuousLeaves):
             bias.zero_()
         first = make_layer(self.weights[0], self.biases[0], _BETA).weight[:, 0]
         self.biases[0].copy_(0.5 * normal_like(self.biases[0], generator) - first * centres)
-        # Now move each leaf so that its median is the row's value again.
+        # Shift each leaf so that its median is the row's value.
         columns = range(self.size[0])
         z = value(self._network(columns), centres[:, None])[:, 0]
         self.biases[-1][0].sub_(z)
@@ -336,7 +336,7 @@ def _solution(
     levels: tuple[Tensor, Tensor],
     ends: tuple[Tensor, Tensor, Tensor] | None,
 ) -> Tensor:
-    """Return where networks (..., n, N) reach log u and log(1 - u) between ends and their gap."""
+    """Return where networks (..., n, N) reach log u and log(1 - u), truncated to the ends."""
     log_u, log_1mu = levels
     target = log_u - log_1mu
     if ends is not None:
@@ -358,7 +358,7 @@ def _solution(
 def _bracket_mixture(
     network: Network, target: Tensor, log_weights: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Bracket quantiles (n, N) between those of the components that have any weight."""
+    """Bracket quantiles (n, N) between those of the components with positive weight."""
     low, high = bracket(network, target[..., None])  # (n, N, M)
     alive = log_weights > -torch.inf
     low = torch.where(alive, low, torch.inf).amin(-1)

@@ -41,7 +41,7 @@ class SharedLeaves(ContinuousLeaves):
         hidden: the number of units of each g_j.
         base: the distribution on the learned scale, "normal" or "logistic".
         min_scale: the least s, in units of the learned scale. It keeps components from
-            collapsing on a point, where the likelihood has no bound.
+            collapsing onto a point, where the likelihood is unbounded.
 
     >>> leaves = SharedLeaves(columns=2, width=4)
     >>> leaves.evaluate(torch.zeros(2, 5), columns=[0, 1]).log_density.shape
@@ -204,7 +204,7 @@ class SharedLeaves(ContinuousLeaves):
     def scale_to(self, data: Tensor) -> None:
         """Take location, scale and quantiles of each column (D, N), NaN where missing.
 
-        The learned scale starts anew from them; the components stay where they are on it.
+        This restarts the learned scale; the components keep their places on it.
         """
         self.learned.scale_to(data)
 
@@ -212,9 +212,9 @@ class SharedLeaves(ContinuousLeaves):
     def start(
         self, rows: Tensor, generator: torch.Generator | None = None, bandwidth: float = 0.5
     ) -> None:
-        """Put component k on the values `rows` (D, M) as a kernel of the given bandwidth.
+        """Set component k to a kernel of the given bandwidth on the values `rows` (D, M).
 
-        The bandwidth is the scale s; the learned scale starts in units of the column's own.
+        The bandwidth is the scale s; the learned scale starts in units of the column's scale.
         """
         self.learned.start(generator)
         self.centres.copy_(self.scale(rows, range(self.size[0]))[0])
@@ -222,10 +222,10 @@ class SharedLeaves(ContinuousLeaves):
 
     @torch.no_grad()
     def start_weighted(self, data: Tensor, shares: Tensor) -> None:
-        """Set component k to mean and spread of data (D, N) by shares (N, M), where it is known."""
+        """Set component k to mean and spread of observed data (D, N) weighted by shares (N, M)."""
         known = data.isfinite()
         y = torch.where(known, self.scale(data, range(len(data)))[0].double(), 0.0)
-        total = known.double() @ shares + 1.0  # (D, M); one row more, like all rows
+        total = known.double() @ shares + 1.0  # (D, M); plus one row like all rows
         middle = y.sum(1, keepdim=True) / known.sum(1, keepdim=True).clamp_min(1)
         away = torch.where(known, (y - middle).square(), 0.0).sum(1, keepdim=True)
         overall = away / known.sum(1, keepdim=True).clamp_min(1)
@@ -235,14 +235,14 @@ class SharedLeaves(ContinuousLeaves):
 
     @torch.no_grad()
     def set_components(self, location: Tensor, scale: Tensor) -> None:
-        """Set locations and scales (D, M) on the learned scale; scales at least the least one."""
+        """Set locations and scales (D, M) on the learned scale; scales are at least `min_scale`."""
         free = (scale.double() - self.min_scale).clamp_min(1e-3)
         self.centres.copy_(location)
         self.spreads.copy_(free + torch.log(-torch.expm1(-free)))  # the inverse of softplus
 
     @torch.no_grad()
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:
-        """Start at random around the middle of each column; the paper has no such leaves."""
+        """Start at random around the centre of each column; the paper has no such leaves."""
         self.learned.start(generator)
         self.centres.copy_(normal_like(self.centres, generator))
         self._spread(1 + self.min_scale)
@@ -272,7 +272,7 @@ def _interval(
     """Return the standardised ends of an interval on the learned scale, and its log mass."""
     open_ = gap.isinf()
     low, high = (standardise(end, location, spread) for end in (low, high))
-    # An open end takes its infinite gap along, past the division.
+    # An open end keeps its infinite gap, without a gradient of the division.
     gap = torch.where(open_, torch.inf, torch.where(open_, 1.0, gap) / spread)
     return low, high, log_interval(low, high, gap, base)
 

@@ -74,42 +74,40 @@ def test_intervals_in_float32(leaves: NeuralLeaves, size: float, width: float) -
     assert value[0, 0, 0].item() == pytest.approx(float(exact), rel=5e-6, abs=5e-5)
 
 
-@pytest.mark.parametrize("raw_gate", [-2.0, -5.0, -8.0, -12.0, -17.0, -30.0])
-@pytest.mark.parametrize("width", [1e-9, 1e-6, 1e-3, 1.0])
-@pytest.mark.parametrize("at", [0.0, 1e-5, 1e-2, 0.5])
+@torch.no_grad()
+def bent(raw_gate: float) -> NeuralLeaves:
+    """One leaf with one unit; a gate near -1 turns h + a tanh h into h^3 / 3 around its centre."""
+    leaves = generic_neural(1, 1, 1, 1)
+    leaves.gates[0].fill_(raw_gate)
+    leaves.biases[0].zero_()
+    leaves.location.zero_()
+    leaves.scale.fill_(1.0)
+    return leaves
+
+
+GATES = [-2.0, -5.0, -8.0, -12.0, -17.0, -30.0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "raw_gate", "width"),
+    [(torch.float64, gate, width) for gate in GATES for width in (1e-9, 1e-6, 1e-3, 1.0)]
+    + [(torch.float32, gate, width) for gate in GATES[:4] for width in (1e-4, 1e-2, 1.0)],
+)
 def test_intervals_keep_their_precision_where_a_unit_is_nearly_flat(
-    raw_gate: float, width: float, at: float
+    raw_gate: float, dtype: torch.dtype, width: float
 ) -> None:
-    """A gate near -1 turns h + a tanh h into h^3 / 3 around the unit's centre."""
-    leaves = generic_neural(1, 1, 1, 1)
-    with torch.no_grad():
-        leaves.gates[0].fill_(raw_gate)
-        leaves.biases[0].zero_()
-        leaves.location.zero_()
-        leaves.scale.fill_(1.0)
-    high = at + width
-    value = leaves.log_interval(torch.tensor([[at]]), torch.tensor([[high]]), [0])
-    with mpmath.workdps(200):
-        exact = leaf_of(leaves, 0, 0).log_interval(at, high)
-    assert value.item() == pytest.approx(float(exact), rel=0, abs=1e-9)
-
-
-@pytest.mark.parametrize("raw_gate", [-2.0, -5.0, -8.0, -12.0])
-@pytest.mark.parametrize("width", [1e-4, 1e-2, 1.0])
-def test_float32_intervals_where_a_unit_is_nearly_flat(raw_gate: float, width: float) -> None:
-    leaves = generic_neural(1, 1, 1, 1)
-    with torch.no_grad():
-        leaves.gates[0].fill_(raw_gate)
-        leaves.biases[0].zero_()
-        leaves.location.zero_()
-        leaves.scale.fill_(1.0)
-    leaves = leaves.float()
-    low = torch.tensor([[-width / 3]], dtype=torch.float32)
+    leaves = bent(raw_gate).to(dtype)
+    places = [-width / 3] if dtype == torch.float32 else [0.0, 1e-5, 1e-2, 0.5]
+    low = torch.tensor([places], dtype=dtype)
     high = low + width
-    value = leaves.log_interval(low, high, [0])
-    with mpmath.workdps(100):
-        exact = leaf_of(leaves, 0, 0).log_interval(low.item(), high.item())
-    assert value.item() == pytest.approx(float(exact), rel=0, abs=1e-3)
+    value = leaves.log_interval(low, high, [0])[0, :, 0]
+    tolerance = 1e-9 if dtype == torch.float64 else 1e-3
+    with mpmath.workdps(200):
+        for found, start, end in zip(
+            value.tolist(), low[0].tolist(), high[0].tolist(), strict=True
+        ):
+            exact = leaf_of(leaves, 0, 0).log_interval(start, end)
+            assert found == pytest.approx(float(exact), rel=0, abs=tolerance)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
