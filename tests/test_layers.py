@@ -1,6 +1,7 @@
 """Imports point downward, so that each part can be read without those built on it."""
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -52,7 +53,6 @@ def test_no_two_files_share_a_name() -> None:
     assert [name for name, count in counts.items() if count > 1] == []
 
 
-@pytest.mark.xfail(strict=True, reason="estimators share `_frame` and `_columns_of` of mdma.py")
 def test_private_names_stay_in_their_module() -> None:
     private = {
         f"{path.relative_to(PACKAGE)}: {name}"
@@ -61,6 +61,12 @@ def test_private_names_stay_in_their_module() -> None:
         if name.split(".")[-1].startswith("_")
     }
     assert private == set()
+
+
+def test_nothing_is_switched_by_the_thread() -> None:
+    """How a computation runs is passed down as a `Backend`."""
+    for path in MODULES:
+        assert not re.search(r"threading\.local|import local|ContextVar", path.read_text()), path
 
 
 def test_no_pickle() -> None:

@@ -7,17 +7,18 @@ takes batches eight times as large, an eighth of the steps, and the rate of `rat
 """
 
 import argparse
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from benchmarks.data import data_folder, load_density
 from benchmarks.pages import command
 from benchmarks.records import merged, origin, read, write
 from benchmarks.speed.record import KEY, PACKAGES
 from marginals import build
-from marginals.runtime import kernels
 from marginals.training import fit
 from marginals.training.config import rate_for_batch
 
@@ -44,7 +45,7 @@ def measure(folder: Path, name: str, variant: str, seed: int, asked: argparse.Na
         batch, steps = batch * LARGE, steps // LARGE
     model = build(train, tensor="ht", width=asked.width, seed=seed)
     started = time.perf_counter()
-    with kernels.fused(fused and asked.device == "cuda"):
+    with mock.patch.dict(os.environ, MARGINALS_KERNELS="fused" if fused else "plain"):
         result = fit(
             model,
             train,

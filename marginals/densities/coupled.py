@@ -25,6 +25,7 @@ from marginals.numerics import (
     table_of,
 )
 from marginals.numerics.regression import conditional_of_rows
+from marginals.runtime.backend import QUERY, Backend
 from marginals.tensors.couplings import Couplings
 
 # With more columns, a matrix of columns by columns per component costs more than the factors.
@@ -83,9 +84,9 @@ class CoupledDensity(LeafDensity):
         """The columns that are coupled within components."""
         return self.leaves.owned[0]
 
-    def contract(self, evidence: Evidence) -> Tensor:
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each row of checked evidence, (B,), all rows at once."""
-        return logsumexp(self._values(evidence).total() + self.couplings.log_weights())
+        return logsumexp(self._values(evidence, backend).total() + self.couplings.log_weights())
 
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
         """Return p(x_j | the evidence on the other columns) for columns j, all by default."""
@@ -141,12 +142,12 @@ class CoupledDensity(LeafDensity):
         loose = [c for c in columns if c not in self.coupled]
         return loose, [c for c in columns if c in self.coupled]
 
-    def _values(self, evidence: Evidence) -> _Values:
+    def _values(self, evidence: Evidence, backend: Backend = QUERY) -> _Values:
         loose, tied = self._split(evidence.columns)
         rows, width = len(evidence), self.couplings.size[1]
         like = self.couplings.raw
         if loose:
-            apart = self.leaves.log_values(evidence.select(loose))
+            apart = self.leaves.log_values(evidence.select(loose), backend)
         else:
             apart = like.new_zeros(0, rows, width)
         if not tied:
@@ -154,16 +155,16 @@ class CoupledDensity(LeafDensity):
         cells = evidence.select(tied)
         dense = len(tied) <= _DENSE_COLUMNS
         if cells.complete and dense:
-            return _Values(apart, self._log_complete(cells))
+            return _Values(apart, self._log_complete(cells, backend.host_free))
         if 0 < len(cells.patterns) <= _FEW_PATTERNS and dense:
-            return _Values(apart, self._log_patterns(cells))
-        return _Values(apart, self._log_tied(self._tie(cells)))
+            return _Values(apart, self._log_patterns(cells, backend.host_free))
+        return _Values(apart, self._log_tied(self._tie(cells), backend.host_free))
 
     def _own(self, columns: Sequence[int]) -> list[int]:
         """Return the positions of coupled columns in their family."""
         return [self.coupled.index(c) for c in columns]
 
-    def _log_complete(self, cells: Evidence) -> Tensor:
+    def _log_complete(self, cells: Evidence, host_free: bool = False) -> Tensor:
         """Return the log value of coupled cells that are all exact, (B, K)."""
         own = self._own(cells.columns)
         y, log_slope = self._family.scale(cells.upper.T, own)
@@ -174,10 +175,11 @@ class CoupledDensity(LeafDensity):
             self._family.log_scales(own).T,
             select(loadings, own, 1),
             select(unique, own, 1),
+            host_free=host_free,
         )
         return value + log_slope.sum(0)[:, None]
 
-    def _log_patterns(self, cells: Evidence) -> Tensor:
+    def _log_patterns(self, cells: Evidence, host_free: bool) -> Tensor:
         """Return the log value of coupled cells with few patterns of missing ones, (B, K)."""
         seen = ~cells.upper.isnan()  # (B, n)
         value = self.couplings.raw.new_zeros(len(cells), len(self.couplings.raw))
@@ -186,7 +188,8 @@ class CoupledDensity(LeafDensity):
                 bits = index_of([int(c in known) for c in cells.columns], seen.device).bool()
                 match = (seen == bits).all(1)
                 # Rows with other patterns are computed too, then masked.
-                part = self._log_complete(cells.select([c for c in cells.columns if c in known]))
+                some = cells.select([c for c in cells.columns if c in known])
+                part = self._log_complete(some, host_free)
                 value = torch.where(match[:, None], part, value)
         return value
 
@@ -229,10 +232,10 @@ class CoupledDensity(LeafDensity):
             patterns=table_of(places, len(own), exact.device) if places else None,
         )
 
-    def _log_tied(self, tied: Tied) -> Tensor:
+    def _log_tied(self, tied: Tied, host_free: bool = False) -> Tensor:
         """Return the log value of the coupled cells under each component, (B, K)."""
         parts = (tied.scores, tied.loadings, tied.unique, tied.exact, tied.patterns)
-        value = factors.log_density(*parts) + tied.log_slope
+        value = factors.log_density(*parts, host_free=host_free) + tied.log_slope
         return value if tied.low is None else value + log_intervals(tied).to(value.dtype)
 
     def _outside(self, known: Evidence, asked: Sequence[int], values: _Values) -> Tensor:

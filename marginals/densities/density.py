@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from marginals.cells.evidence import Evidence, as_evidence
 from marginals.densities.univariates import Univariates
+from marginals.runtime.backend import QUERY, Backend
 from marginals.runtime.memory import floats_at_once
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Density(nn.Module, ABC):
         return {}
 
     @abstractmethod
-    def contract(self, evidence: Evidence) -> Tensor:
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each row of checked evidence, (B,), all rows at once."""
 
     @abstractmethod
@@ -269,7 +270,8 @@ class Density(nn.Module, ABC):
 
     def contract_all(self, evidence: Evidence) -> Tensor:
         """Return the log value of each row of checked evidence, (B,), in batches."""
-        return in_batches(self.contract, evidence, self.rows_at_once())
+        backend = QUERY.for_query()
+        return in_batches(lambda part: self.contract(part, backend), evidence, self.rows_at_once())
 
     def contract_given(
         self, requested: Evidence, given: Evidence, place: Tensor | None

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from marginals.densities.coupled import CoupledDensity
 from marginals.leaves import CategoricalLeaves, SharedLeaves
-from marginals.runtime.blas import blas_threads_for
+from marginals.runtime.threads import blas_threads_for
 
 if TYPE_CHECKING:
     from sklearn.mixture import GaussianMixture

@@ -11,6 +11,7 @@ from marginals.densities.density import Density
 from marginals.densities.univariates import UnivariateMixture
 from marginals.densities.view import View
 from marginals.numerics import draw_many, logsumexp
+from marginals.runtime.backend import QUERY, Backend
 
 
 @final
@@ -72,9 +73,9 @@ class Mixture(Density):
         """Return the log weights of the members, which sum to one."""
         return self.logits.log_softmax(-1)
 
-    def contract(self, evidence: Evidence) -> Tensor:
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each row of checked evidence, (B,), all rows at once."""
-        return logsumexp(self._log_joint(evidence))
+        return logsumexp(self._log_joint(evidence, backend))
 
     def check_rows(self, evidence: Evidence) -> None:
         """Refuse rows whose value under some member has no closed form."""
@@ -129,8 +130,8 @@ class Mixture(Density):
         """Return the number of members; a file stores each under its own name."""
         return {"members": len(self.members)}
 
-    def _log_joint(self, evidence: Evidence) -> Tensor:
-        values = [member.contract(evidence) for member in self.densities]
+    def _log_joint(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
+        values = [member.contract(evidence, backend) for member in self.densities]
         return torch.stack(values, -1) + self.log_weights()  # (B, members)
 
 

@@ -12,7 +12,8 @@ from marginals.densities.density import Density
 from marginals.densities.tensor_density import TensorDensity, sample_in_batches
 from marginals.densities.univariates import Univariates
 from marginals.leaves import NeuralLeaves
-from marginals.numerics import is_host_free, log_sigmoid_density, select
+from marginals.numerics import log_sigmoid_density, select
+from marginals.runtime.backend import QUERY, Backend
 from marginals.tensors.component_tensor import LeafValues
 
 _BETA = 10.0  # sharpness of the shift's softplus, as for the leaves' weights
@@ -66,11 +67,11 @@ class NMDMA(Density):
         """The number of categories of each column: all are continuous."""
         return self.inner.categories
 
-    def contract(self, evidence: Evidence) -> Tensor:
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each row of checked evidence, (B,), all rows at once."""
-        if not is_host_free():  # in a recorded step `fit` has checked all rows
+        if not backend.host_free:  # before a recorded step, `fit` checks all rows
             self.check_rows(evidence)
-        return self.inner.tensor.log_value(self._values(evidence))
+        return self.inner.tensor.log_value(self._values(evidence), backend)
 
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
         """Raise: conditionals of single columns are lost."""

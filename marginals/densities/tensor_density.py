@@ -11,6 +11,7 @@ from marginals.densities.density import Density, in_batches
 from marginals.densities.univariates import LeafMixtures, normalised
 from marginals.leaves import Leaves
 from marginals.numerics import index_of, logsumexp, select
+from marginals.runtime.backend import QUERY, Backend
 from marginals.runtime.memory import floats_at_once
 from marginals.tensors import ComponentTensor
 from marginals.tensors.component_tensor import LeafValues
@@ -72,19 +73,17 @@ class TensorDensity(LeafDensity):
             )
         self.tensor = tensor
 
-    def contract(self, evidence: Evidence) -> Tensor:
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each row of checked evidence, (B,), all rows at once."""
         if not evidence.columns:
             return self._zeros(len(evidence))
-        return self.tensor.log_value(self._values(evidence, evidence.columns))
+        return self.tensor.log_value(self._values(evidence, evidence.columns, backend), backend)
 
     def contract_all(self, evidence: Evidence) -> Tensor:
         """Return the log value of each row of checked evidence, (B,), in batches."""
+        backend = QUERY.for_query()
         size = self._rows_of(len(evidence.columns))
-        if len(evidence) <= size:
-            return self.contract(evidence)
-        with self.tensor.reused():
-            return in_batches(self.contract, evidence, size)
+        return in_batches(lambda part: self.contract(part, backend), evidence, size)
 
     def contract_given(
         self, requested: Evidence, given: Evidence, place: Tensor | None
@@ -97,11 +96,10 @@ class TensorDensity(LeafDensity):
         if place is None or not asked.columns or not known.columns:
             return super().contract_given(asked, known, place)
         reuse = self._reuse_for_one if len(asked.columns) == 1 else self._reuse_for_some
-        with self.tensor.reused():
-            answer, log_given, held = reuse(asked.columns, known)
-            size = self._rows_of(held)
-            parts = zip(asked.batches(size), place.split(size), strict=True)
-            return torch.cat([answer(part, rows) for part, rows in parts]), log_given
+        answer, log_given, held = reuse(asked.columns, known)
+        size = self._rows_of(held)
+        parts = zip(asked.batches(size), place.split(size), strict=True)
+        return torch.cat([answer(part, rows) for part, rows in parts]), log_given
 
     def _reuse_for_one(self, columns: Sequence[int], known: Evidence) -> tuple[Answer, Tensor, int]:
         """Return the conditional of one column, a mixture of its leaves with weights by row.
@@ -127,11 +125,12 @@ class TensorDensity(LeafDensity):
         """
         fixed = self.tensor.condense(self._values(known, known.columns), columns)
         log_given = self.tensor.log_value(fixed)
+        backend = QUERY.for_query()
 
         def answer(part: Evidence, rows: Tensor) -> Tensor:
             own = self._values(part, columns)
             every = torch.cat([own.log_values, fixed.log_values[:, rows]])
-            joint = self.tensor.log_value(LeafValues(own.columns + fixed.columns, every))
+            joint = self.tensor.log_value(LeafValues(own.columns + fixed.columns, every), backend)
             return joint - log_given[rows]
 
         return answer, log_given, len(columns) + len(fixed.columns)
@@ -166,14 +165,16 @@ class TensorDensity(LeafDensity):
             "tensor": {"kind": self.tensor.kind, **self.tensor.config()},
         }
 
-    def _values(self, evidence: Evidence, columns: Sequence[int]) -> LeafValues:
+    def _values(
+        self, evidence: Evidence, columns: Sequence[int], backend: Backend = QUERY
+    ) -> LeafValues:
         """Evaluate the leaves of the evidence; its other columns are missing, with log value 0."""
         order = self.tensor.order(columns)
         known = [c for c in order if c in evidence.columns]
         if not known:
             zeros = self._zeros(len(order), len(evidence), self.leaves.width)
             return LeafValues(order, zeros)
-        values = self.leaves.log_values(evidence.select(known))
+        values = self.leaves.log_values(evidence.select(known), backend)
         if len(known) < len(order):
             index = [i for i, c in enumerate(order) if c in evidence.columns]
             zeros = values.new_zeros(len(order), *values.shape[1:])

@@ -11,6 +11,7 @@ from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
 from marginals.densities.univariates import Univariates
 from marginals.leaves import LeafEvaluation
+from marginals.runtime.backend import QUERY, Backend
 
 
 @final
@@ -77,9 +78,10 @@ class View(Density):
         asked.check_joins(known)
         return self.base.log_conditional(self._of_base(asked), self._joined(known))
 
-    def contract(self, evidence: Evidence) -> Tensor:
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each row of checked evidence, (B,), all rows at once."""
-        return self.base.contract(self._joined(evidence)) - self.base.contract(self.given)
+        joint = self.base.contract(self._joined(evidence), backend)
+        return joint - self.base.contract(self.given, backend)
 
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
         """Return p(x_j | the evidence on the other columns) for columns j, all by default."""

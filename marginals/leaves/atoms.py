@@ -12,6 +12,7 @@ from marginals.leaves.family import ContinuousLeaves, LeafEvaluation, LeafFamily
 from marginals.leaves.neural import NeuralLeaves
 from marginals.leaves.shared import SharedLeaves
 from marginals.numerics import draw, invert_monotone, log_matmul, logsumexp, select
+from marginals.runtime.backend import QUERY, Backend
 
 # Floats held at a time by intervals of all components, of which each cell needs one.
 _MOST_NUMBERS = 1 << 22
@@ -75,17 +76,17 @@ class AtomLeaves(LeafFamily):
             "inner": {"kind": self.inner.kind, **self.inner.config()},
         }
 
-    def log_values(self, cells: Evidence) -> Tensor:
+    def log_values(self, cells: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
         columns = cells.columns
         lower, upper = cells.by_column()
-        density = self.inner.log_values(Evidence(columns, cells.upper, cells.upper))
-        value = self._exact(upper, density, columns)
+        density = self.inner.log_values(Evidence(columns, cells.upper, cells.upper), backend)
+        value = self._exact(upper, density, columns, backend.host_free)
         if cells.has_intervals:
             inside = self._within(lower, upper, columns)
             smooth = self._log_mass(columns)[..., -1][:, None]
             smooth = smooth + self.inner.log_interval(lower, upper, columns)
-            mass = torch.logaddexp(smooth, self._sum_atoms(inside, columns))
+            mass = torch.logaddexp(smooth, self._sum_atoms(inside, columns, backend.host_free))
             value = torch.where((lower < upper)[..., None], mass, value)
             # The whole line is certain, not a sum that rounds to one.
             everything = (lower == -torch.inf) & (upper == torch.inf)
@@ -241,17 +242,20 @@ class AtomLeaves(LeafFamily):
         points = self._points(columns, lower)
         return (points > lower[..., None]) & (points <= upper[..., None])  # (n, B, A)
 
-    def _sum_atoms(self, chosen: Tensor, columns: Sequence[int]) -> Tensor:
+    def _sum_atoms(self, chosen: Tensor, columns: Sequence[int], host_free: bool = False) -> Tensor:
         """Sum the masses of the chosen atoms (n, B, A), (n, B, M)."""
         log_mass = self._log_mass(columns)[..., :-1]
         log_mask = torch.where(chosen, 0.0, -torch.inf).to(log_mass.dtype)
-        return log_matmul(log_mask, log_mass)
+        return log_matmul(log_mask, log_mass, host_free=host_free)
 
-    def _exact(self, x: Tensor, log_density: Tensor, columns: Sequence[int]) -> Tensor:
+    def _exact(
+        self, x: Tensor, log_density: Tensor, columns: Sequence[int], host_free: bool = False
+    ) -> Tensor:
         """Return the mass at atoms and the continuous part's share of the density elsewhere."""
         hit = self._points(columns, x) == x[..., None]  # (n, B, A)
         smooth = self._log_mass(columns)[..., -1][:, None] + log_density
-        return torch.where(hit.any(-1)[..., None], self._sum_atoms(hit, columns), smooth)
+        mass = self._sum_atoms(hit, columns, host_free)
+        return torch.where(hit.any(-1)[..., None], mass, smooth)
 
     def _bracket(
         self, target: Tensor, weights: Tensor, columns: Sequence[int]

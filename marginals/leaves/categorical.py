@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from marginals.cells.evidence import Evidence
 from marginals.leaves.family import LeafEvaluation, LeafFamily, check_positive, normal_like
 from marginals.numerics import draw, index_of, log_matmul, select
+from marginals.runtime.backend import QUERY, Backend
 
 
 @final
@@ -50,13 +51,13 @@ class CategoricalLeaves(LeafFamily):
         """Return the arguments of `__init__`, as JSON."""
         return {"categories": list(self.categories), "width": self.size[1]}
 
-    def log_values(self, cells: Evidence) -> Tensor:
+    def log_values(self, cells: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
         log_mass = self._log_mass(cells.columns)
         lower, upper = cells.by_column()
         if cells.sets or cells.has_intervals:
             allowed = self._allowed(lower, upper, cells.columns, cells.sets)
-            return self._log_sum(log_mass, allowed, cells.columns)
+            return self._log_sum(log_mass, allowed, cells.columns, backend.host_free)
         missing = upper.isnan()
         code = torch.where(missing, 0.0, upper).long()
         known = (code >= 0) & (code < self._counts(cells.columns)) & (code == upper)
@@ -151,10 +152,12 @@ class CategoricalLeaves(LeafFamily):
         logits = select(self.logits, columns).masked_fill(absent, -torch.inf)
         return logits.log_softmax(-1)  # (n, M, C)
 
-    def _log_sum(self, log_mass: Tensor, allowed: Tensor, columns: Sequence[int]) -> Tensor:
+    def _log_sum(
+        self, log_mass: Tensor, allowed: Tensor, columns: Sequence[int], host_free: bool = False
+    ) -> Tensor:
         """Sum the masses of the codes that each cell admits, (n, B, C) to (n, B, M)."""
         log_mask = torch.where(allowed, 0.0, -torch.inf).to(log_mass.dtype)
-        total = log_matmul(log_mask, log_mass)
+        total = log_matmul(log_mask, log_mass, host_free=host_free)
         # All codes together are certain, not a sum that rounds to one.
         certain = (allowed | select(self.absent, columns)[:, None]).all(-1)
         return torch.where(certain[..., None], 0.0, total)

@@ -15,6 +15,7 @@ from marginals.leaves.neural import NeuralLeaves
 from marginals.leaves.repeats import find_repeats
 from marginals.leaves.shared import SharedLeaves
 from marginals.numerics import select
+from marginals.runtime.backend import QUERY, Backend
 
 FAMILIES: dict[str, Callable[..., LeafFamily]] = {
     "neural": NeuralLeaves,
@@ -104,11 +105,11 @@ class Leaves(nn.Module):
             for column, points in zip(owned, family.atoms, strict=True)
         }
 
-    def log_values(self, cells: Evidence) -> Tensor:
+    def log_values(self, cells: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
 
         def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
-            return [_log_values(family, _of_family(cells, own, at))]
+            return [_log_values(family, _of_family(cells, own, at), backend)]
 
         return self._gather(cells.columns, one)[0]
 
@@ -205,15 +206,15 @@ def _of_family(cells: Evidence, own: list[int], at: list[int]) -> Evidence:
     return chosen.renamed(dict(zip(chosen.columns, own, strict=True)))
 
 
-def _log_values(family: LeafFamily, cells: Evidence) -> Tensor:
+def _log_values(family: LeafFamily, cells: Evidence, backend: Backend) -> Tensor:
     """Return log values (n, B, M), evaluating each distinct interval once if they repeat."""
     held = [c for c in cells.columns if c in cells.intervals]
-    found = find_repeats(cells.select(held)) if held else None
+    found = find_repeats(cells.select(held)) if held and not backend.host_free else None
     if found is None:
-        return family.log_values(cells)
+        return family.log_values(cells, backend)
     rest = [c for c in cells.columns if c not in cells.intervals]
-    parts = [found.spread(family.log_values(found.cells))]
+    parts = [found.spread(family.log_values(found.cells, backend))]
     if rest:
-        parts.append(family.log_values(cells.select(rest)))
+        parts.append(family.log_values(cells.select(rest), backend))
     order = [*held, *rest]
     return select(torch.cat(parts), [order.index(c) for c in cells.columns])

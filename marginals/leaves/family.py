@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from marginals.cells.evidence import Evidence
 from marginals.numerics import index_of, select
+from marginals.runtime.backend import QUERY, Backend
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class LeafFamily(nn.Module, ABC):
         """Number of columns D and of components M."""
 
     @abstractmethod
-    def log_values(self, cells: Evidence) -> Tensor:
+    def log_values(self, cells: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing.
 
         The evidence is about columns of this family, 0..D-1, in any order.
@@ -117,7 +118,7 @@ class ContinuousLeaves(LeafFamily):
 
     discrete = False
 
-    def log_values(self, cells: Evidence) -> Tensor:
+    def log_values(self, cells: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
         lower, upper = cells.by_column()
         value = self.log_density(upper, cells.columns)
@@ -143,18 +144,23 @@ class ContinuousLeaves(LeafFamily):
 
     @torch.no_grad()
     def invert_chosen(
-        self, log_u: Tensor, log_1mu: Tensor, components: Tensor, cells: Evidence
+        self,
+        log_u: Tensor,
+        log_1mu: Tensor,
+        components: Tensor,
+        cells: Evidence,
+        backend: Backend = QUERY,
     ) -> Tensor:
         """Invert one leaf per cell (n, B) at u, within its bounds."""
         lower, upper = cells.by_column()
         exact = lower == upper
-        levels = (log_u, log_1mu)
+        parts = ((log_u, log_1mu), components, cells.columns, lower.dtype)
         if not cells.has_intervals:
-            x = self.quantiles_of_chosen(levels, components, cells.columns, lower.dtype)
+            x = self.quantiles_of_chosen(*parts, backend=backend)
             return torch.where(exact, lower, x)
         free = exact | lower.isnan()
         bounds = torch.where(free, -torch.inf, lower), torch.where(free, torch.inf, upper)
-        x = self.quantiles_of_chosen(levels, components, cells.columns, lower.dtype, bounds)
+        x = self.quantiles_of_chosen(*parts, bounds, backend)
         least = bounds[0].nextafter(torch.full_like(lower, torch.inf))
         return torch.where(exact, lower, x.clamp(least, bounds[1]))
 
@@ -166,6 +172,7 @@ class ContinuousLeaves(LeafFamily):
         columns: Sequence[int],
         dtype: torch.dtype,
         bounds: tuple[Tensor, Tensor] | None = None,
+        backend: Backend = QUERY,
     ) -> Tensor:
         """Return quantiles of one leaf per cell (n, B), truncated to bounds (n, B) if given.
 
@@ -175,6 +182,7 @@ class ContinuousLeaves(LeafFamily):
             columns: the columns of the cells.
             dtype: that of the answer: around a large offset float32 has few numbers.
             bounds: the lower and upper ends of the cells, infinite where open.
+            backend: how it is computed.
         """
 
     @abstractmethod

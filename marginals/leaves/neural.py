@@ -38,9 +38,8 @@ from marginals.numerics import (
     logsumexp,
     select,
 )
-from marginals.runtime.kernels import leaf_inversion as inversion_kernel
-from marginals.runtime.kernels import leaf_values as leaf_kernel
-from marginals.runtime.kernels import precision_in_training, use_fused
+from marginals.runtime.backend import QUERY, Backend
+from marginals.runtime.kernels import leaf_inversion, leaf_values, leaf_values_cpu
 
 _BETA = 10.0  # sharpness of the weights' softplus, as in the paper
 
@@ -97,24 +96,28 @@ class NeuralLeaves(ContinuousLeaves):
 
     # Values -----------------------------------------------------------------------------------
 
-    def log_values(self, cells: Evidence) -> Tensor:
+    def log_values(self, cells: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
-        fused = self._fused_log_values(cells)
-        return super().log_values(cells) if fused is None else fused
+        value = self._by_kernel(cells, backend)
+        return super().log_values(cells, backend) if value is None else value
 
-    def _fused_log_values(self, cells: Evidence) -> Tensor | None:
-        """Return log values from a kernel with its own backward pass, if one applies."""
+    def _by_kernel(self, cells: Evidence, backend: Backend) -> Tensor | None:
+        """Return log values from a kernel with its own backward pass; None if none applies."""
         raw = (list(self.weights), list(self.biases), list(self.gates))
         lower, upper = cells.by_column()
         if upper.requires_grad or lower.requires_grad:
             return None
-        if use_fused(self.biases[0]) and leaf_kernel.fits([p for parts in raw for p in parts]):
+        if backend.fuses(self.biases[0]) and leaf_values.fits([p for parts in raw for p in parts]):
             place = index_of(cells.columns, upper.device)
             lower = lower if cells.has_intervals else upper
-            return leaf_kernel.log_values(lower, upper, self.location, self.scale, place, *raw)
-        if precision_in_training() is None or cells.has_intervals:
+            return leaf_values.log_values(lower, upper, self.location, self.scale, place, *raw)
+        if backend.precision is None or cells.has_intervals:
             return None
-        return leaf_kernel.plain_log_values(upper, self.location, self.scale, cells.columns, *raw)
+        return leaf_values_cpu.log_values(
+            *(upper, self.location, self.scale, cells.columns, *raw),
+            host_free=backend.host_free,
+            compiled=backend.compiled,
+        )
 
     def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
         """Return log CDF, log survival and log density at `x` (n, B)."""
@@ -215,6 +218,7 @@ class NeuralLeaves(ContinuousLeaves):
         columns: Sequence[int],
         dtype: torch.dtype,
         bounds: tuple[Tensor, Tensor] | None = None,
+        backend: Backend = QUERY,
     ) -> Tensor:
         """Return quantiles of one leaf per cell (n, B), truncated to bounds (n, B) if given."""
         levels = levels[0].to(self._dtype), levels[1].to(self._dtype)
@@ -224,7 +228,7 @@ class NeuralLeaves(ContinuousLeaves):
             lower, upper = ((bound - location) / scale for bound in bounds)
             parts = (lower, upper, upper - lower)
             ends = parts[0].to(self._dtype), parts[1].to(self._dtype), parts[2].to(self._dtype)
-        x = self._fused_solution(levels, components, columns, ends)
+        x = self._fused_solution(levels, components, columns, ends, backend)
         if x is None:
             x = _solution(self._network(columns, components), levels, ends)
         return x.to(dtype) * scale + location
@@ -235,13 +239,14 @@ class NeuralLeaves(ContinuousLeaves):
         components: Tensor,
         columns: Sequence[int],
         ends: tuple[Tensor, Tensor, Tensor] | None,
+        backend: Backend,
     ) -> Tensor | None:
         """Return quantiles in units of the networks from the fused kernel, if it applies."""
         raw = [*self.weights, *self.biases, *self.gates]
-        if not use_fused(self.biases[0]) or not inversion_kernel.fits(raw):
+        if not backend.fuses(self.biases[0]) or not leaf_values.fits(raw):
             return None
         place = index_of(columns, components.device)
-        return inversion_kernel.invert_chosen(*levels, components, place, ends, raw, self.depth)
+        return leaf_inversion.invert_chosen(*levels, components, place, ends, raw, self.depth)
 
     # Starting points --------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
-from marginals.numerics import is_host_free
 
 # Searching for distinct cells pays if they are at most this share of the rows.
 _MOST = 0.5
@@ -43,7 +42,7 @@ def find_repeats(cells: Evidence) -> Repeats | None:
     >>> found.cells.lower.T, found.index
     (tensor([[0., 1.]]), tensor([[0, 1, 0, 0]]))
     """
-    if cells.lower.is_cuda or is_host_free() or cells.sets:
+    if cells.lower.is_cuda or cells.sets:
         return None  # counting distinct cells needs the host
     lower, upper = cells.by_column()
     missing = upper.isnan()

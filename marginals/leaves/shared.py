@@ -25,6 +25,7 @@ from marginals.leaves.learned_scale import (
 )
 from marginals.leaves.monotone import inverse_softplus
 from marginals.numerics import log_softplus, logit_of_interval, normal_cdf, select
+from marginals.runtime.backend import QUERY, Backend
 
 
 @final
@@ -182,6 +183,7 @@ class SharedLeaves(ContinuousLeaves):
         columns: Sequence[int],
         dtype: torch.dtype,
         bounds: tuple[Tensor, Tensor] | None = None,
+        backend: Backend = QUERY,
     ) -> Tensor:
         """Return quantiles of one leaf per cell (n, B), truncated to bounds (n, B) if given."""
         log_u, log_1mu = (level.to(self.centres.dtype) for level in levels)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, get_args
 
-from marginals.runtime.kernels import Precision
+from marginals.runtime.kernels.products import Precision
 
 # NumPy's numbers are accepted and converted to Python's, because a checkpoint stores them as JSON.
 _NUMBERS: dict[Any, tuple[Any, str]] = {int: (Integral, "an integer"), float: (Real, "a number")}

@@ -1,5 +1,6 @@
 """Maximum likelihood by AdamW: validation, plateau schedule, best weights and checkpoints."""
 
+import dataclasses
 import math
 import time
 import warnings
@@ -10,9 +11,9 @@ from torch import Tensor
 
 from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
-from marginals.runtime.allocation import kept_memory
-from marginals.runtime.kernels import training
-from marginals.runtime.kernels.compiled import compiling, worth_compiling
+from marginals.runtime.backend import Backend
+from marginals.runtime.kernels.compiled import has_compiler, worth_compiling
+from marginals.runtime.memory import kept_memory
 from marginals.runtime.threads import threads_for
 from marginals.training.batches import Rows, batch_at, make_noise, make_rows, moved, sample, split
 from marginals.training.checkpoint import identify, load_checkpoint, save_checkpoint
@@ -90,6 +91,7 @@ class FitRun:
         self.mean_weight = float(train.weight.mean())
         self.state = new_state(model, config)
         self.orders: dict[int, Tensor] = {}
+        self.backend = Backend(precision=config.products)
         self.identity = {} if config.checkpoint is None else identify(model, train, held, config)
         self.graphed: GraphedStep | None = None
         self.may_record = train.weight.is_cuda and not train.evidence.sets
@@ -106,10 +108,10 @@ class FitRun:
         try:
             floats = self.model.row_cost() * min(config.batch_size, len(self.train))
             long = self._is_long(floats)
+            self.backend = dataclasses.replace(self.backend, compiled=long and has_compiler())
             with (
                 ProgressBar(config.progress) as bar,
                 threads_for(floats * _COMPILED_SHARE if long else floats),
-                compiling(long),
                 kept_memory(not on_gpu),
             ):
                 self._loop(bar)
@@ -182,19 +184,18 @@ class FitRun:
         else:
             batch = self.train.take(index)
             batch = batch if change is None else moved(batch, self.noise, change)
-            state.loss_sum += self._learn(batch)
+            state.loss_sum += self._learn(batch, self.backend)
         state.step += 1
         state.since_evaluation += 1
         if config.averaging:
             self._average()
         self.torn = False
 
-    def _learn(self, batch: Rows) -> Tensor:
+    def _learn(self, batch: Rows, backend: Backend) -> Tensor:
         """Descend the gradient of one batch; return its summed losses and weights, (2,)."""
         optimiser = self.state.optimiser
         optimiser.zero_grad(set_to_none=True)
-        with training(self.config.products):
-            log_value = self.model.contract(batch.evidence)
+        log_value = self.model.contract(batch.evidence, backend)
         weight = batch.weight.to(log_value.dtype)
         # The loss is the mean of -log p, with weights relative to the mean over all rows, so that
         # batches count by the weight they hold. Backward runs in this thread, since another would
@@ -223,8 +224,11 @@ class FitRun:
         """Record a step as a CUDA graph; warn and return None if the step needs the host."""
         restore = set_aside(self.model, self.state.optimiser)
         noise = self.noise if self.config.noise else None
+        recorded = dataclasses.replace(self.backend, host_free=True)
         try:
-            return GraphedStep(self._learn, self.train, size, noise, restore)
+            return GraphedStep(
+                lambda batch: self._learn(batch, recorded), self.train, size, noise, restore
+            )
         except RuntimeError as cause:
             torch.cuda.synchronize()
             restore()

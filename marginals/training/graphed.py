@@ -11,7 +11,6 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from marginals.numerics import host_free
 from marginals.training.batches import Noise, Rows, moved
 
 _WARM_UPS = 3
@@ -73,7 +72,7 @@ class GraphedStep:
 
         self.graph = torch.cuda.CUDAGraph()
         # Recording must not happen on the default stream, and kernels must have run before.
-        with _RECORDING, host_free(), own_stream(device):
+        with _RECORDING, own_stream(device):
             stream = torch.cuda.current_stream()
             for _ in range(_WARM_UPS):
                 whole()

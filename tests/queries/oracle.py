@@ -12,6 +12,7 @@ from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
 from marginals.densities.univariates import Univariates
 from marginals.leaves import LeafEvaluation
+from marginals.runtime.backend import QUERY, Backend
 
 LOG_2PI = math.log(2 * math.pi)
 _NODES, _WEIGHTS = map(torch.from_numpy, np.array(np.polynomial.legendre.leggauss(200)))
@@ -45,7 +46,7 @@ class Gaussian(Density):
     def row_cost(self) -> int:
         return self.columns**2
 
-    def contract(self, evidence: Evidence) -> Tensor:
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         self.largest = max(self.largest, len(evidence))
         away, mask, covariance = self.exact(evidence)
         factor = torch.linalg.cholesky(covariance)

@@ -24,6 +24,7 @@ from marginals.queries import (
     pointwise_mutual_information,
     total_correlation,
 )
+from marginals.runtime.backend import QUERY, Backend
 from tests.laws.registry import shake
 from tests.queries.oracle import Gaussian, exact_entropy, exact_information, gaussian
 
@@ -246,10 +247,10 @@ def test_information_of_categories_from_draws_and_of_views(mixed: TensorDensity)
 
 def test_impossible_rows_are_reported() -> None:
     class Bounded(Gaussian):
-        def contract(self, evidence: Evidence) -> Tensor:
+        def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
             x = evidence.select(range(self.columns)).lower.nan_to_num()
             beyond = (x[:, 0] > 1) | ((x[:, 1] > 1) & (x[:, 2] > 1))
-            return torch.where(beyond, -math.inf, super().contract(evidence))
+            return torch.where(beyond, -math.inf, super().contract(evidence, backend))
 
     density = Bounded(torch.eye(3))
     rows = torch.tensor([[0.0, 0, 0], [2.0, 0, 0], [0.0, 2.0, 2.0]])

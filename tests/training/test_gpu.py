@@ -9,6 +9,7 @@ from torch import Tensor
 
 from marginals import Density, Evidence, FitConfig, build, fit
 from marginals.densities.nmdma import NMDMA
+from marginals.runtime.backend import QUERY, Backend
 from marginals.training.batches import make_rows
 from marginals.training.fit import FitRun
 from marginals.training.graphed import GraphedStep
@@ -31,7 +32,7 @@ class Bell(Density):
         super().__init__()
         self.mean = torch.nn.Parameter(torch.zeros(2, device="cuda"))
 
-    def contract(self, evidence: Evidence) -> Tensor:
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         return -(evidence.upper.float().nan_to_num() - self.mean).square().sum(1)
 
     def row_cost(self) -> int:
