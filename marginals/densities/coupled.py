@@ -19,6 +19,7 @@ from marginals.numerics import (
     factors,
     index_of,
     log_normal_density,
+    log_shares,
     logsumexp,
     select,
     sum_of_others,
@@ -87,6 +88,28 @@ class CoupledDensity(LeafDensity):
     def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each row of checked evidence, (B,), all rows at once."""
         return logsumexp(self._values(evidence, backend).total() + self.couplings.log_weights())
+
+    def contract_given(
+        self, requested: Evidence, given: Evidence, place: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the log value of each requested row given its evidence, and that of the evidence.
+
+        The conditional within each component is weighed by the component's share of the evidence.
+        """
+        asked, known = requested.observed(), given.observed()
+        if not asked.columns or not known.columns:
+            return super().contract_given(asked, known, place)
+        size = self.rows_at_once()
+        totals = [self._values(part).total() for part in known.batches(size)]
+        weights, log_given = log_shares(torch.cat(totals) + self.couplings.log_weights())  # (U, K)
+        if place is None:
+            asked = asked.expand(len(known))
+            place = torch.arange(len(known), device=weights.device)
+        parts = [
+            logsumexp(self._log_given(part, known.rows(rows)) + weights[rows])
+            for part, rows in zip(asked.batches(size), place.split(size), strict=True)
+        ]
+        return torch.cat(parts), log_given
 
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
         """Return p(x_j | the evidence on the other columns) for columns j, all by default."""
@@ -237,6 +260,33 @@ class CoupledDensity(LeafDensity):
         parts = (tied.scores, tied.loadings, tied.unique, tied.exact, tied.patterns)
         value = factors.log_density(*parts, host_free=host_free) + tied.log_slope
         return value if tied.low is None else value + log_intervals(tied).to(value.dtype)
+
+    def _log_given(self, asked: Evidence, known: Evidence) -> Tensor:
+        """Return the log value of requested cells given others within each component, (B, K)."""
+        loose, tied = self._split(asked.columns)
+        held = self._split(known.columns)[1]
+        if not (tied and held):
+            return self._values(asked).total()
+        value = self._values(asked.select(loose)).total()
+        mine, theirs = asked.select(tied), known.select(held)
+        both = self._tie(mine.join(theirs))
+        alone = self._tie(theirs)
+        if both.low is not None:
+            value = value + log_intervals(both).to(value.dtype)
+            if alone.low is not None:
+                value = value - log_intervals(alone).to(value.dtype)
+        exact = (mine.lower == mine.upper).any(1)
+        if not bool(exact.any()):
+            return value  # densities of the evidence alone, which cancel
+        # The two densities may be large and close: their difference is taken in float64.
+        joint, base = (
+            factors.log_density(
+                side.scores.double(), side.loadings.double(), side.unique.double(), side.exact
+            )
+            for side in (both, alone)
+        )
+        change = (joint - base).to(value.dtype) + (both.log_slope - alone.log_slope)
+        return value + torch.where(exact[:, None], change, 0.0)
 
     def _outside(self, known: Evidence, asked: Sequence[int], values: _Values) -> Tensor:
         """Return the log weight of each component given the other columns' evidence, (n, B, K)."""

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
-from marginals.densities.univariates import Univariates, columns_first, columns_last, normalised
+from marginals.densities.univariates import Univariates, columns_first, columns_last
 from marginals.leaves import LeafEvaluation, SharedLeaves
 from marginals.leaves.learned_scale import invert_mixture
 from marginals.leaves.shared import standardise
@@ -19,6 +19,7 @@ from marginals.numerics import (
     invert_monotone,
     log_normal_cdf,
     log_normal_density,
+    log_shares,
     logsumexp,
 )
 
@@ -63,7 +64,7 @@ class ScaledMixtures(Univariates):
     ) -> None:
         self.family, self.own, self.columns = family, tuple(own), tuple(columns)
         self.centre, self.log_width = centre, log_width.expand_as(centre)
-        weights, total = normalised(log_weights)
+        weights, total = log_shares(log_weights)
         self.log_weights = weights.expand_as(centre)
         self.log_evidence = total.expand(len(self.columns), -1).T
         self.discrete = (False,) * len(self.columns)
@@ -128,12 +129,13 @@ class ScaledMixtures(Univariates):
 
     def take(self, place: int, rows: Tensor) -> "ScaledMixtures":
         """Return the distributions of one column, by its place, given some rows of evidence."""
-        total = self.log_evidence.T[[place]][:, rows]
-        weights = self.log_weights[[place]][:, rows] + total[..., None]
+        weights = self.log_weights[[place]][:, rows]
         centre, log_width = (t[[place]][:, rows] for t in (self.centre, self.log_width))
-        return ScaledMixtures(
+        out = ScaledMixtures(
             self.family, [self.own[place]], [self.columns[place]], weights, centre, log_width
         )
+        out.log_evidence = self.log_evidence[rows][:, [place]]
+        return out
 
     def _table(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return y, x(y) and dx/dy on a grid that covers all nodes, (n, T) each."""

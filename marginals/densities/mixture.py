@@ -10,7 +10,7 @@ from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
 from marginals.densities.univariates import UnivariateMixture
 from marginals.densities.view import View
-from marginals.numerics import draw_many, logsumexp
+from marginals.numerics import draw_many, log_shares, logsumexp
 from marginals.runtime.backend import QUERY, Backend
 
 
@@ -88,8 +88,7 @@ class Mixture(Density):
         """Return the log values of requested rows given their evidence, and of the evidence."""
         parts = [member.contract_given(requested, given, place) for member in self.densities]
         joint = torch.stack([part for _, part in parts], -1) + self.log_weights()  # (U, members)
-        log_given = logsumexp(joint)
-        weights = joint - log_given[:, None]
+        weights, log_given = log_shares(joint)
         weights = weights if place is None else weights[place]
         # A member that rules the evidence out has no conditional, and no weight.
         values = torch.stack([part for part, _ in parts], -1)  # (B, members)

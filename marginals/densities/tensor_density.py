@@ -8,16 +8,18 @@ from torch import Tensor
 
 from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density, in_batches
-from marginals.densities.univariates import LeafMixtures, normalised
+from marginals.densities.univariates import LeafMixtures
 from marginals.leaves import Leaves
-from marginals.numerics import index_of, logsumexp, select
+from marginals.numerics import index_of, log_shares, logsumexp, select
 from marginals.runtime.backend import QUERY, Backend
 from marginals.runtime.memory import floats_at_once
 from marginals.tensors import ComponentTensor
 from marginals.tensors.component_tensor import LeafValues
 
-Answer = Callable[[Evidence, Tensor], Tensor]
+Answer = Callable[[Evidence, Tensor | None], Tensor]
 
+# Leaf values below this make sums whose rounding in float32 shows in the fourth digit of a weight.
+_FAR = -1024.0
 # Floats that a batch of draws may hold at a time on a CPU.
 _CPU_FLOATS = 1 << 24
 
@@ -90,48 +92,60 @@ class TensorDensity(LeafDensity):
     ) -> tuple[Tensor, Tensor]:
         """Return the log value of each requested row given its evidence, and that of the evidence.
 
-        Shared rows of evidence are contracted once, up to the nodes above a requested column.
+        The evidence is contracted once, up to the nodes above a requested column.
         """
         asked, known = requested.observed(), given.observed()
-        if place is None or not asked.columns or not known.columns:
+        if not asked.columns or not known.columns:
             return super().contract_given(asked, known, place)
-        reuse = self._reuse_for_one if len(asked.columns) == 1 else self._reuse_for_some
-        answer, log_given, held = reuse(asked.columns, known)
-        size = self._rows_of(held)
-        parts = zip(asked.batches(size), place.split(size), strict=True)
-        return torch.cat([answer(part, rows) for part, rows in parts]), log_given
+        condition = self._condition_one if len(asked.columns) == 1 else self._condition_some
+        if place is not None:
+            answer, log_given, held = condition(asked.columns, known)
+            size = self._rows_of(held)
+            parts = zip(asked.batches(size), place.split(size), strict=True)
+            return torch.cat([answer(part, rows) for part, rows in parts]), log_given
+        asked = asked.expand(len(known))
+        size = self._rows_of(len(asked.columns) + len(known.columns))
+        found = []
+        for part, own in zip(asked.batches(size), known.batches(size), strict=True):
+            answer, log_given, _ = condition(part.columns, own)
+            found.append((answer(part, None), log_given))
+        values, totals = zip(*found, strict=True)
+        return torch.cat(values), torch.cat(totals)
 
-    def _reuse_for_one(self, columns: Sequence[int], known: Evidence) -> tuple[Answer, Tensor, int]:
+    def _condition_one(self, columns: Sequence[int], known: Evidence) -> tuple[Answer, Tensor, int]:
         """Return the conditional of one column, a mixture of its leaves with weights by row.
 
         Also return the log value of the evidence and the number of columns that a row holds.
         """
-        values = self._values(known, (*known.columns, *columns))
-        weights, log_given = normalised(
+        values = _steady(self._values(known, (*known.columns, *columns)))
+        weights, log_given = log_shares(
             self.tensor.log_outside(values)[values.columns.index(columns[0])]
         )  # (U, M), (U,)
 
-        def answer(part: Evidence, rows: Tensor) -> Tensor:
-            return logsumexp(self._values(part, columns).log_values[0] + weights[rows])
+        def answer(part: Evidence, rows: Tensor | None) -> Tensor:
+            own = weights if rows is None else weights[rows]
+            return logsumexp(self._values(part, columns).log_values[0] + own)
 
         return answer, log_given, 1
 
-    def _reuse_for_some(
+    def _condition_some(
         self, columns: Sequence[int], known: Evidence
     ) -> tuple[Answer, Tensor, int]:
         """Return the conditional of several columns, given the condensed evidence.
 
         Also return the log value of the evidence and the number of columns that a row holds.
         """
-        fixed = self.tensor.condense(self._values(known, known.columns), columns)
+        fixed = self.tensor.condense(_steady(self._values(known, known.columns)), columns)
         log_given = self.tensor.log_value(fixed)
         backend = QUERY.for_query()
+        blank = fixed.log_values.new_zeros(len(columns), *fixed.log_values.shape[1:])
 
-        def answer(part: Evidence, rows: Tensor) -> Tensor:
+        def answer(part: Evidence, rows: Tensor | None) -> Tensor:
             own = self._values(part, columns)
-            every = torch.cat([own.log_values, fixed.log_values[:, rows]])
-            joint = self.tensor.log_value(LeafValues(own.columns + fixed.columns, every), backend)
-            return joint - log_given[rows]
+            base = LeafValues(own.columns + fixed.columns, torch.cat([blank, fixed.log_values]))
+            none = own.log_values.new_zeros(len(fixed.columns), *own.log_values.shape[1:])
+            every = torch.cat([own.log_values, none]).to(blank.dtype)
+            return self.tensor.log_ratio(base, every, rows, backend)
 
         return answer, log_given, len(columns) + len(fixed.columns)
 
@@ -140,7 +154,7 @@ class TensorDensity(LeafDensity):
         known = self.checked(given)
         asked = tuple(range(self.columns)) if columns is None else tuple(columns)
         self.check_columns(asked)
-        values = self._values(known, sorted({*known.columns, *asked}))
+        values = _steady(self._values(known, sorted({*known.columns, *asked})))
         outside = self.tensor.log_outside(values)
         place = {column: i for i, column in enumerate(values.columns)}
         return LeafMixtures(self.leaves, asked, select(outside, [place[c] for c in asked]))
@@ -219,6 +233,17 @@ class TensorDensity(LeafDensity):
     def _zeros(self, *shape: int) -> Tensor:
         parameter = next(self.parameters())
         return parameter.new_zeros(*shape)
+
+
+def _steady(values: LeafValues) -> LeafValues:
+    """Return values in float64 if they are so large that sums in float32 lose small differences.
+
+    The weights of components depend on differences of such sums, which far-out evidence makes large.
+    """
+    least = (
+        values.log_values.detach().nan_to_num(neginf=0.0).amin() if values.log_values.numel() else 0
+    )
+    return LeafValues(values.columns, values.log_values.double()) if least < _FAR else values
 
 
 def sample_in_batches(

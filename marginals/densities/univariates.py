@@ -1,6 +1,5 @@
 """Univariate conditionals of many columns and rows at once."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import final
@@ -9,7 +8,7 @@ import torch
 from torch import Tensor
 
 from marginals.leaves import LeafEvaluation, Leaves
-from marginals.numerics import invert_monotone, logsumexp
+from marginals.numerics import invert_monotone, log_shares, logsumexp
 
 
 class Univariates(ABC):
@@ -101,7 +100,7 @@ class LeafMixtures(Univariates):
 
     def __init__(self, leaves: Leaves, columns: Sequence[int], log_weights: Tensor) -> None:
         self.leaves, self.columns = leaves, tuple(columns)
-        self.log_weights, total = normalised(log_weights)
+        self.log_weights, total = log_shares(log_weights)
         self.log_evidence = total.T
         self.discrete = tuple(leaves.family_of(c)[0].discrete for c in self.columns)
 
@@ -140,9 +139,10 @@ class LeafMixtures(Univariates):
 
     def take(self, place: int, rows: Tensor) -> "LeafMixtures":
         """Return the distributions of one column, by its place, given some rows of evidence."""
-        total = self.log_evidence.T[[place]][:, rows]  # (1, B)
-        weights = self.log_weights[[place]][:, rows] + total[..., None]
-        return LeafMixtures(self.leaves, (self.columns[place],), weights)
+        weights = self.log_weights[[place]][:, rows]
+        out = LeafMixtures(self.leaves, (self.columns[place],), weights)
+        out.log_evidence = self.log_evidence[rows][:, [place]]
+        return out
 
 
 @final
@@ -160,8 +160,8 @@ class UnivariateMixture(Univariates):
     ) -> None:
         self.members, self.columns = tuple(members), members[0].columns
         self.discrete = tuple(discrete)
-        self.log_evidence = logsumexp(log_weights, dim=0)
-        self.log_weights = log_weights - self.log_evidence
+        shares, self.log_evidence = log_shares(log_weights.movedim(0, -1))
+        self.log_weights = shares.movedim(-1, 0)
 
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
@@ -224,21 +224,11 @@ class UnivariateMixture(Univariates):
 
     def take(self, place: int, rows: Tensor) -> "UnivariateMixture":
         """Return the distributions of one column, by its place, given some rows of evidence."""
-        weights = (self.log_weights + self.log_evidence)[:, rows][:, :, [place]]
+        weights = self.log_weights[:, rows][:, :, [place]]
         members = [member.take(place, rows) for member in self.members]
-        return UnivariateMixture(members, weights, [self.discrete[place]])
-
-
-def normalised(log_weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Return log weights (..., M) that sum to one, and the logarithm of their sums (...).
-
-    Impossible evidence leaves no weight; its weights are then even, as mixtures of models may still
-    evaluate them.
-    """
-    total = logsumexp(log_weights)
-    even = -math.log(log_weights.shape[-1])
-    possible = (total > -torch.inf)[..., None]
-    return torch.where(possible, log_weights - total[..., None], even), total
+        out = UnivariateMixture(members, weights, [self.discrete[place]])
+        out.log_evidence = self.log_evidence[rows][:, [place]]
+        return out
 
 
 def columns_first(x: Tensor, size: Sequence[int]) -> tuple[Tensor, torch.Size]:

@@ -54,6 +54,23 @@ def logsumexp(x: Tensor, dim: int = -1) -> Tensor:
     return torch.where(empty, -torch.inf, log_total)
 
 
+def log_shares(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return log weights that sum to one on the last dim, and the logarithm of their sums.
+
+    The peak is subtracted before the sum is taken, so the shares sum to one even where `x` is so
+    far below zero that its sum has no digits left. Without any weight the shares are even.
+
+    >>> log_shares(torch.tensor([-1e6, -1e6]))
+    (tensor([-0.6931, -0.6931]), tensor(-999999.3125))
+    """
+    peak = _finite_peak(x, -1)
+    centred = x - peak
+    total = logsumexp(centred)
+    empty = (total == -torch.inf)[..., None]
+    even = -math.log(x.shape[-1])
+    return torch.where(empty, even, centred - total[..., None]), total + peak.squeeze(-1)
+
+
 def log_normalised(raw: Tensor, parametrisation: Parametrisation = "softmax") -> Tensor:
     """Map free parameters to log weights whose exponentials sum to one on the last dim.
 

@@ -60,6 +60,27 @@ class ComponentTensor(nn.Module, ABC):
         return values
 
     @abstractmethod
+    def log_ratio(
+        self,
+        given: LeafValues,
+        requested: Tensor,
+        place: Tensor | None = None,
+        backend: Backend = QUERY,
+    ) -> Tensor:
+        """Contract both together, relative to `given` alone: the log of a conditional, (B,).
+
+        Every weight on the way is normalised given the evidence below it, so conditionals sum to
+        one however unlikely the evidence is. The difference of two calls of `log_value` would
+        lose its digits where the values are large.
+
+        Args:
+            given: leaf values of the evidence, 0 in columns without any, (n, U, M).
+            requested: leaf values of the requested cells, 0 elsewhere, (n, B, M), same columns.
+            place: the row of `given` for each requested row, (B,); None if they go together.
+            backend: how to compute.
+        """
+
+    @abstractmethod
     def log_outside(self, values: LeafValues) -> Tensor:
         """Return the log weight of each column's components given all other columns, (n, B, M).
 

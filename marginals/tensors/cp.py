@@ -6,7 +6,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from marginals.numerics import draw_many, log_normalised, logsumexp, sum_of_others
+from marginals.numerics import draw_many, log_normalised, log_shares, logsumexp, sum_of_others
 from marginals.numerics.logspace import Parametrisation
 from marginals.runtime.backend import QUERY, Backend
 from marginals.tensors.component_tensor import ComponentTensor, LeafValues
@@ -53,6 +53,17 @@ class CPTensor(ComponentTensor):
     def condense(self, values: LeafValues, requested: Sequence[int]) -> LeafValues:
         """Multiply the leaf values; the product takes the name of their first column."""
         return LeafValues(values.columns[:1], values.log_values.sum(0, keepdim=True))
+
+    def log_ratio(
+        self,
+        given: LeafValues,
+        requested: Tensor,
+        place: Tensor | None = None,
+        backend: Backend = QUERY,
+    ) -> Tensor:
+        """Contract both together, relative to `given` alone, (B,)."""
+        weights, _ = log_shares(self._log_joint(given))  # (U, M)
+        return logsumexp(requested.sum(0) + (weights if place is None else weights[place]))
 
     def log_outside(self, values: LeafValues) -> Tensor:
         """Return the log weight of each column's components given the others, (n, B, M)."""

@@ -6,7 +6,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from marginals.numerics import draw_many, log_normalised, logsumexp
+from marginals.numerics import draw_many, log_normalised, log_shares, logsumexp
 from marginals.numerics.logspace import Parametrisation, raw_weights
 from marginals.runtime.backend import QUERY, Backend
 from marginals.tensors.component_tensor import ComponentTensor, LeafValues
@@ -62,6 +62,19 @@ class FullTensor(ComponentTensor):
         """Contract the leaf values, (B,)."""
         return logsumexp(self._log_joint(values).flatten(1))
 
+    def log_ratio(
+        self,
+        given: LeafValues,
+        requested: Tensor,
+        place: Tensor | None = None,
+        backend: Backend = QUERY,
+    ) -> Tensor:
+        """Contract both together, relative to `given` alone, (B,)."""
+        joint = self._log_joint(given)  # (U, M, ..., M)
+        weights = log_shares(joint.flatten(1))[0].reshape(joint.shape)
+        weights = weights if place is None else weights[place]
+        return logsumexp(_times_leaves(weights, requested).flatten(1))
+
     def log_outside(self, values: LeafValues) -> Tensor:
         """Return the log weight of each column's components given the others, (n, B, M)."""
         modes = range(len(values.columns))
@@ -100,11 +113,7 @@ class FullTensor(ComponentTensor):
         """Return the log weight of every combination of the columns present, (B, M, ..., M)."""
         count, rows, width = values.log_values.shape
         joint = self._marginal(values.columns).expand(rows, *[width] * count)
-        for j, leaf in enumerate(values.log_values):
-            if j != without:
-                shape = [width if mode == j else 1 for mode in range(count)]
-                joint = joint + leaf.reshape(rows, *shape)
-        return joint
+        return _times_leaves(joint, values.log_values, without)
 
     def _marginal(self, columns: Sequence[int]) -> Tensor:
         """Sum the weights over the columns that are absent."""
@@ -114,3 +123,14 @@ class FullTensor(ComponentTensor):
         absent = [c for c in range(self.columns) if c not in columns]
         shape = [self.size[1]] * len(columns)
         return logsumexp(weights.permute(*columns, *absent).reshape(*shape, -1))
+
+
+def _times_leaves(joint: Tensor, leaves: Tensor, without: int | None = None) -> Tensor:
+    """Add the log values (n, B, M) of all leaves but one to log weights (B, M, ..., M)."""
+    count, rows, width = leaves.shape
+    for j, leaf in enumerate(leaves):
+        if j != without:
+            joint = joint + leaf.reshape(
+                rows, *[width if mode == j else 1 for mode in range(count)]
+            )
+    return joint

@@ -15,6 +15,7 @@ from marginals.numerics import (
     draw_rows,
     log_matmul,
     log_normalised,
+    log_shares,
     logsumexp,
     sum_of_others,
 )
@@ -116,6 +117,35 @@ class HierarchicalTensor(ComponentTensor):
         merged = [pool[list(group)].sum(0) for group in plan.groups]
         return LeafValues(tuple(plan.nodes[group[0]] for group in plan.groups), torch.stack(merged))
 
+    def log_ratio(
+        self,
+        given: LeafValues,
+        requested: Tensor,
+        place: Tensor | None = None,
+        backend: Backend = QUERY,
+    ) -> Tensor:
+        """Contract both together, relative to `given` alone, (B,).
+
+        A node's ratio in component k is P(requested below | given below, k), a mean over its
+        terms with weights that the evidence below gives them.
+        """
+        pool, ratio = given.log_values, requested
+        for level in self._plan(given.columns, pool.device).levels:
+            weights = backend.keep(level, partial(self._log_weights, level.nodes)).to(pool.dtype)
+            terms = self._terms(level.gather(pool))  # (n, U, T M)
+            peak = terms.detach().amax(-1, keepdim=True)
+            terms = terms - torch.where(peak.isfinite(), peak, 0.0)  # only their ratios count
+            alone = log_matmul(terms, weights)  # (n, U, M)
+            each, total = (terms, alone) if place is None else (terms[:, place], alone[:, place])
+            both = log_matmul(each + self._terms(level.gather(ratio)), weights)  # (n, B, M)
+            # A component that rules the evidence out has no weight above: any ratio will do.
+            share = torch.where(total > -torch.inf, both - total, 0.0)
+            keep = level.keep
+            pool = alone if keep is None else torch.cat([alone, pool[keep]])
+            ratio = share if keep is None else torch.cat([share, ratio[keep]])
+        top, _ = log_shares(self._log_root() + pool.sum(0))  # (U, M)
+        return logsumexp(ratio.sum(0) + (top if place is None else top[place]))
+
     def log_outside(self, values: LeafValues) -> Tensor:
         """Return the log weight of each column's components given the others, (n, B, M)."""
         pool, trace = self._up(values)
@@ -173,7 +203,7 @@ class HierarchicalTensor(ComponentTensor):
     ) -> tuple[Tensor, list["_Step"]]:
         trace = []
         for level in levels:
-            weights = backend.keep(level, partial(self._log_weights, level.nodes))
+            weights = backend.keep(level, partial(self._log_weights, level.nodes)).to(pool.dtype)
             grid = level.gather(pool)  # (n, p, B, M)
             terms = self._terms(grid)  # (n, B, T M)
             mixed = log_matmul(terms, weights, host_free=backend.host_free)
