@@ -17,7 +17,16 @@ from sklearn.model_selection import train_test_split
 
 from studies.data.density import Rows
 from studies.harness.drawing import COLOURS, legend, open_frame, panels
-from studies.harness.study import Arrays, Context, Paper, Record, Records, Study, check_choice
+from studies.harness.study import (
+    Arrays,
+    Context,
+    Paper,
+    Record,
+    Records,
+    Settings,
+    Study,
+    check_choice,
+)
 from studies.harness.text import best_bold, present, ranges, spread, table
 from studies.models import detectors
 from studies.models.detectors import PYOD, Score
@@ -106,24 +115,14 @@ BOARD = {OURS: "marginals", **PYOD}
 FILLS = ("mean", "iterative")  # how gaps are filled for peers
 
 
-@final
-@dataclass(frozen=True)
-class BoardSettings:
-    """See `configs/anomalies.toml`."""
-
-    sets: tuple[str, ...]
-    missing: tuple[float, ...]
-    models: tuple[str, ...]
-
-
-def board_jobs(settings: BoardSettings, seed: int, context: Context) -> Iterator[Record]:
+def board_jobs(settings: Settings, seed: int, context: Context) -> Iterator[Record]:
     """Return each set, share of gaps, detector and way to fill gaps for peers."""
     for name, missing, model in itertools.product(settings.sets, settings.missing, settings.models):
         for fill in FILLS if missing and model != OURS else (None,):
             yield {"set": name, "model": model, "missing": missing, "imputation": fill}
 
 
-def measure_board(settings: BoardSettings, seed: int, context: Context, job: Record) -> Record:
+def measure_board(settings: Settings, seed: int, context: Context, job: Record) -> Record:
     """Return AUROC and average precision of a detector."""
     model = check_choice("`models`", job["model"], BOARD)
     split = cut(*load(context, job["set"], seed), seed, job["missing"])
@@ -260,28 +259,6 @@ LABELS = {
 }
 
 
-@final
-@dataclass(frozen=True)
-class Settings:
-    """See `configs/anomalies-missing.toml`."""
-
-    sets: tuple[str, ...]
-    shares: tuple[float, ...]
-    models: tuple[str, ...]
-    most_rows: int
-    width: int
-    depth: int
-    hidden: int
-    batch: int
-    steps: int
-
-
-def jobs(settings: Settings, seed: int, context: Context) -> list[Record]:
-    """Return each set, share of missing cells and detector."""
-    every = itertools.product(settings.sets, settings.shares, settings.models)
-    return [{"set": name, "share": share, "model": model} for name, share, model in every]
-
-
 def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
     """Return AUROC and average precision of a detector."""
     rows, labels = load(context, job["set"], seed)
@@ -399,26 +376,22 @@ def _panel(axes: Any, records: Records, title: str, name: str | None) -> None:
 
 STUDIES = (
     Study(
-        name="anomalies",
-        title="Detectors of anomalies",
-        settings=BoardSettings,
+        "anomalies",
+        "Detectors of anomalies",
+        measure_board,
+        board_tables,
+        board_figures,
         jobs=board_jobs,
-        measure=measure_board,
-        tables=board_tables,
-        figures=board_figures,
         key=("set", "model", "missing", "imputation"),
-        page="anomalies",
         parts=("sets", "missing", "models"),
+        page="anomalies",
     ),
     Study(
-        name="anomalies-missing",
-        title="Anomalies with missing values",
-        settings=Settings,
-        jobs=jobs,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        key=("set", "share", "model"),
-        parts=("sets", "shares", "models"),
+        "anomalies-missing",
+        "Anomalies with missing values",
+        measure,
+        tables,
+        figures,
+        grid={"set": "sets", "share": "shares", "model": "models"},
     ),
 )

@@ -3,10 +3,9 @@
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +14,16 @@ from marginals import build
 from marginals.densities import sample_autoregressive
 from studies.data.density import Rows, Split, splits
 from studies.harness.drawing import COLOURS, blank, panels, rows_of_names
-from studies.harness.study import Arrays, Context, Paper, Record, Records, Study, check_choice
+from studies.harness.study import (
+    Arrays,
+    Context,
+    Paper,
+    Record,
+    Records,
+    Settings,
+    Study,
+    check_choice,
+)
 from studies.harness.text import present, spread, table
 from studies.models.fitted import Fitted
 from studies.models.ours import PAPER, fit_tensor
@@ -33,28 +41,6 @@ STRUCTURES = {
     "mera": {"tensor": "mera", "tree": "coupled"},
 }
 WAYS = ("components", "autoregressive")
-
-
-@final
-@dataclass(frozen=True)
-class Settings:
-    """See `configs/appendix.toml`."""
-
-    shown: tuple[str, ...]
-    pictured: tuple[str, ...]
-    width: int
-    steps: int
-    seconds: float
-    grid: int
-    sets: tuple[str, ...]
-    structures: tuple[str, ...]
-    structure_width: int
-    structure_steps: int
-    structure_seconds: float
-    columns: tuple[int, ...]
-    sampling_width: int
-    sampling_draws: int
-    sampling_repetitions: int
 
 
 def jobs(settings: Settings, seed: int, context: Context) -> list[Record]:
@@ -399,13 +385,12 @@ def _draw_sampling(records: Records) -> Any:
 
 STUDIES = (
     Study(
-        name="appendix",
-        title="Figures of the appendix",
-        settings=Settings,
+        "appendix",
+        "Figures of the appendix",
+        measure,
+        tables,
+        figures,
         jobs=jobs,
-        measure=measure,
-        tables=tables,
-        figures=figures,
         key=("part", "set", "start", "structure", "columns", "way"),
         parts=("shown", "pictured", "sets", "structures"),
         own=("sampling",),

@@ -10,29 +10,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
-from studies.harness.study import Context, Paper, Record, Records, Study, installed
+from studies.harness.study import Context, Paper, Record, Records, Settings, Study, installed
 from studies.harness.text import table
 
 PROGRAM = "from marginals.cli import main; main()"
 GROUP = 1_000_000  # rows of a row group
 CITIES = ["Bergen", "Oslo", "Stavanger", "Tromsø", "Trondheim"]
-
-
-@final
-@dataclass(frozen=True)
-class Settings:
-    """See `configs/files.toml`."""
-
-    rows: int
-    sample: int
-    width: int
-    steps: int
 
 
 def jobs(settings: Settings, seed: int, context: Context) -> list[Record]:
@@ -121,14 +109,13 @@ def tables(records: Records, paper: Paper) -> str:
 
 STUDIES = (
     Study(
-        name="files",
-        title="Large files",
-        settings=Settings,
+        "files",
+        "Large files",
+        measure,
+        tables,
         jobs=jobs,
-        measure=measure,
-        tables=tables,
         key=("rows", "command"),
-        page=None,
         parts=("rows",),
+        page=None,
     ),
 )

@@ -6,9 +6,8 @@ Every method sees only the table with gaps, and fills the table that it learned 
 import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,16 @@ from studies.data.density import Rows
 from studies.data.tables import complete_table, numeric
 from studies.harness.drawing import legend, open_frame, panels, rows_of_names
 from studies.harness.machine import processor_seconds
-from studies.harness.study import Arrays, Context, Paper, Record, Records, Study, check_choice
+from studies.harness.study import (
+    Arrays,
+    Context,
+    Paper,
+    Record,
+    Records,
+    Settings,
+    Study,
+    check_choice,
+)
 from studies.harness.text import best_bold, present, ranges, shown, table
 from studies.models.imputers import LEVEL, METHODS, Filled
 
@@ -151,28 +159,6 @@ def _mean(parts: Sequence[Any]) -> float | None:
 
 
 # Running ----------------------------------------------------------------------------------------
-
-
-@final
-@dataclass(frozen=True)
-class Settings:
-    """See `configs/imputation.toml`."""
-
-    tables: tuple[str, ...]
-    methods: tuple[str, ...]
-    mechanisms: tuple[str, ...]
-    shares: tuple[float, ...]
-    rows: int
-    max_steps: int = 0
-
-
-def jobs(settings: Settings, seed: int, context: Context) -> list[Record]:
-    """Return each share and mechanism of gaps, table and method."""
-    names = ("share", "mechanism", "table", "method")
-    every = itertools.product(
-        settings.shares, settings.mechanisms, settings.tables, settings.methods
-    )
-    return [dict(zip(names, values, strict=True)) for values in every]
 
 
 def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
@@ -362,15 +348,12 @@ def figures(records: Records, arrays: Arrays) -> dict[str, Any]:
 
 STUDIES = (
     Study(
-        name="imputation",
-        title="Imputation",
-        settings=Settings,
-        jobs=jobs,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        key=("table", "method", "mechanism", "share"),
+        "imputation",
+        "Imputation",
+        measure,
+        tables,
+        figures,
+        grid={"share": "shares", "mechanism": "mechanisms", "table": "tables", "method": "methods"},
         page="imputation",
-        parts=("tables", "methods", "mechanisms", "shares"),
     ),
 )

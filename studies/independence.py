@@ -1,17 +1,24 @@
 """Level and power of tests of conditional independence."""
 
-import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from studies.data.density import Rows
 from studies.harness.drawing import legend, open_frame, panels
-from studies.harness.study import Arrays, Context, Paper, Record, Records, Study, check_choice
+from studies.harness.study import (
+    Arrays,
+    Context,
+    Paper,
+    Record,
+    Records,
+    Settings,
+    Study,
+    check_choice,
+)
 from studies.harness.text import present, ranges, shown, table
 from studies.models.testers import METHODS
 
@@ -88,25 +95,6 @@ def draw_rows(mechanism: str, kind: str, n: int, rng: np.random.Generator) -> pd
 
 
 # Running ----------------------------------------------------------------------------------------
-
-
-@final
-@dataclass(frozen=True)
-class Settings:
-    """See `configs/independence.toml`."""
-
-    methods: tuple[str, ...]
-    kinds: tuple[str, ...]
-    mechanisms: tuple[str, ...]
-    sizes: tuple[int, ...]
-    repetitions: int
-
-
-def jobs(settings: Settings, seed: int, context: Context) -> list[Record]:
-    """Return each number of rows, kind of dependence, mechanism and test."""
-    names = ("n", "kind", "mechanism", "method")
-    every = itertools.product(settings.sizes, settings.kinds, settings.mechanisms, settings.methods)
-    return [dict(zip(names, values, strict=True)) for values in every]
 
 
 def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
@@ -238,15 +226,13 @@ def _draw_levels(axes: Any, records: Records) -> None:
 
 STUDIES = (
     Study(
-        name="independence",
-        title="Level and power of the test of independence",
-        settings=Settings,
-        jobs=jobs,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        key=("n", "kind", "mechanism", "method"),
+        "independence",
+        "Level and power of the test of independence",
+        measure,
+        tables,
+        figures,
+        grid={"n": "sizes", "kind": "kinds", "mechanism": "mechanisms", "method": "methods"},
+        parts=("repetitions",),
         page="independence_scoreboard",
-        parts=("methods", "kinds", "mechanisms", "sizes", "repetitions"),
     ),
 )

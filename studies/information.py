@@ -21,6 +21,7 @@ from studies.harness.study import (
     Paper,
     Record,
     Records,
+    Settings,
     Study,
     check_choice,
     installed,
@@ -110,25 +111,6 @@ LABELS = {
     "quick": 'MDMA(effort="quick")',
     "cross": "cross_fit",
 }
-
-
-@final
-@dataclass(frozen=True)
-class Settings:
-    """See `configs/information.toml`."""
-
-    rows: tuple[int, ...]
-    models: tuple[str, ...]
-    held_out: int
-    validation: int
-    width: int
-    depth: int
-    hidden: int
-    batch: int
-    epochs: int
-    least_steps: int
-    default_seconds: float
-    most_crossed: int
 
 
 def jobs(settings: Settings, seed: int, context: Context) -> list[Record]:
@@ -284,17 +266,7 @@ METHOD_MARKS = {"fast": ("o", "#0072B2"), "quick": ("s", "#56B4E9"), "ksg": ("X"
 GAUSSIAN = "gaussian"  # the paper's Gaussian, cross-fitted
 
 
-@final
-@dataclass(frozen=True)
-class TaskSettings:
-    """See `configs/information-tasks.toml`."""
-
-    methods: tuple[str, ...]
-    gaussian_rows: tuple[int, ...]
-    most: int
-
-
-def task_jobs(settings: TaskSettings, seed: int, context: Context) -> Iterator[Record]:
+def task_jobs(settings: Settings, seed: int, context: Context) -> Iterator[Record]:
     """Return the Gaussian at each number of rows, and, with the first seed, each task."""
     for rows in settings.gaussian_rows:
         yield {"task": GAUSSIAN, "method": "quick", "rows": rows}
@@ -304,7 +276,7 @@ def task_jobs(settings: TaskSettings, seed: int, context: Context) -> Iterator[R
             yield {"task": task, "method": method}
 
 
-def measure_task(settings: TaskSettings, seed: int, context: Context, job: Record) -> Record:
+def measure_task(settings: Settings, seed: int, context: Context, job: Record) -> Record:
     """Return one estimate, or those of all k for the Gaussian."""
     if job["task"] == GAUSSIAN:
         return cross_fitted(draw((job["rows"], 0, 0), seed).train, seed)
@@ -428,26 +400,24 @@ def _draw_tasks(axes: Any, records: Records) -> None:
 
 STUDIES = (
     Study(
-        name="information",
-        title="Mutual information",
-        settings=Settings,
+        "information",
+        "Mutual information",
+        measure,
+        tables,
+        figures,
         jobs=jobs,
-        measure=measure,
-        tables=tables,
-        figures=figures,
         key=("rows", "model"),
         parts=("rows", "models"),
     ),
     Study(
-        name="information-tasks",
-        title="Mutual information, measured",
-        settings=TaskSettings,
+        "information-tasks",
+        "Mutual information, measured",
+        measure_task,
+        task_tables,
+        task_figures,
         jobs=task_jobs,
-        measure=measure_task,
-        tables=task_tables,
-        figures=task_figures,
         key=("task", "method", "rows"),
-        page="information_scoreboard",
         parts=("methods", "gaussian_rows", "most"),
+        page="information_scoreboard",
     ),
 )

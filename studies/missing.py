@@ -1,9 +1,9 @@
 """Densities from rows with missing cells: the likelihood of what is there, or imputation first."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, stdev
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from studies.harness.study import (
     Paper,
     Record,
     Records,
+    Settings,
     Study,
     check_choice,
     installed,
@@ -106,28 +107,6 @@ def known(rows: Rows) -> Rows:
 
 # Without gaps all ways to fill them are one: the flow is fitted once, under this name.
 COMPLETE = "nsf_mice"
-
-
-@final
-@dataclass(frozen=True)
-class Settings:
-    """See `configs/missing.toml`."""
-
-    sets: tuple[str, ...]
-    shares: tuple[float, ...]
-    models: tuple[str, ...]
-    train: int
-    validation: int
-    test: int
-    width: int
-    depth: int
-    hidden: int
-    batch: int
-    steps: int
-    ours_seconds: float
-    nsf_transforms: int
-    nsf_hidden: int
-    nsf_seconds: float
 
 
 def jobs(settings: Settings, seed: int, context: Context) -> list[Record]:
@@ -332,13 +311,12 @@ def _panel(axes: Any, records: Records, name: str) -> None:
 
 STUDIES = (
     Study(
-        name="missing",
-        title="Missing values",
-        settings=Settings,
+        "missing",
+        "Missing values",
+        measure,
+        tables,
+        figures,
         jobs=jobs,
-        measure=measure,
-        tables=tables,
-        figures=figures,
         key=("set", "share", "model"),
         parts=("sets", "shares", "models"),
         own=("ours", "nsf"),

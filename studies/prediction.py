@@ -3,12 +3,10 @@
 Every model learns from the same rows, and test rows are predicted once.
 """
 
-import itertools
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +14,16 @@ from studies.data.density import Rows
 from studies.data.tables import complete_table
 from studies.harness.drawing import legend, open_frame, panels, rows_of_names
 from studies.harness.machine import processor_seconds
-from studies.harness.study import Arrays, Context, Paper, Record, Records, Study, check_choice
+from studies.harness.study import (
+    Arrays,
+    Context,
+    Paper,
+    Record,
+    Records,
+    Settings,
+    Study,
+    check_choice,
+)
 from studies.harness.text import present, spread, table
 from studies.models.predictors import LEVELS, PREDICTORS, Task
 
@@ -24,24 +31,6 @@ TARGETS = {"concrete": "strength", "airfoil": "level", "diamonds": "price", "dia
 CLASSES = {"breast-cancer": "target", "yeast": "site"}
 TEST = 0.3
 LABELS = {"mdma": "ours", "boosting": "gradient boosting", "linear": "linear, normal errors"}
-
-
-@final
-@dataclass(frozen=True)
-class Settings:
-    """See `configs/prediction.toml`."""
-
-    tables: tuple[str, ...]
-    models: tuple[str, ...]
-    missing: tuple[float, ...]
-    rows: int
-    max_steps: int = 0
-
-
-def jobs(settings: Settings, seed: int, context: Context) -> list[Record]:
-    """Return each share of gaps, table and model."""
-    every = itertools.product(settings.missing, settings.tables, settings.models)
-    return [{"missing": missing, "table": name, "model": model} for missing, name, model in every]
 
 
 def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
@@ -203,15 +192,12 @@ def figures(records: Records, arrays: Arrays) -> dict[str, Any]:
 
 STUDIES = (
     Study(
-        name="prediction",
-        title="Prediction",
-        settings=Settings,
-        jobs=jobs,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        key=("table", "model", "missing"),
+        "prediction",
+        "Prediction",
+        measure,
+        tables,
+        figures,
+        grid={"missing": "missing", "table": "tables", "model": "models"},
         page="prediction",
-        parts=("tables", "models", "missing"),
     ),
 )

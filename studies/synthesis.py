@@ -1,10 +1,8 @@
 """Quality of synthetic rows of mixed tables, with plain baselines."""
 
-import itertools
 import time
-from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +10,16 @@ import pandas as pd
 from marginals import synthesis_report
 from studies.data.tables import read_table
 from studies.harness.drawing import legend, open_frame, panels
-from studies.harness.study import Arrays, Context, Paper, Record, Records, Study, check_choice
+from studies.harness.study import (
+    Arrays,
+    Context,
+    Paper,
+    Record,
+    Records,
+    Settings,
+    Study,
+    check_choice,
+)
 from studies.harness.text import present, shown, table
 from studies.models.synthesizers import DRAWERS
 
@@ -30,22 +37,6 @@ HEADS = {
     "close": "close to fitted rows",
     "duplicates": "equal to a fitted row",
 }
-
-
-@final
-@dataclass(frozen=True)
-class Settings:
-    """See `configs/synthesis.toml`."""
-
-    tables: tuple[str, ...]
-    models: tuple[str, ...]
-    max_steps: int = 0
-
-
-def jobs(settings: Settings, seed: int, context: Context) -> list[Record]:
-    """Return each table and model."""
-    every = itertools.product(settings.tables, settings.models)
-    return [{"table": name, "model": model} for name, model in every]
 
 
 def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
@@ -144,15 +135,12 @@ def figures(records: Records, arrays: Arrays) -> dict[str, Any]:
 
 STUDIES = (
     Study(
-        name="synthesis",
-        title="Synthetic rows",
-        settings=Settings,
-        jobs=jobs,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        key=("table", "model"),
+        "synthesis",
+        "Synthetic rows",
+        measure,
+        tables,
+        figures,
+        grid={"table": "tables", "model": "models"},
         page="synthesis",
-        parts=("tables", "models"),
     ),
 )

@@ -1,6 +1,5 @@
 """Toy densities of three columns: held-out likelihood, and the paper's pictures of them."""
 
-import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,16 @@ from scipy.special import logsumexp
 
 from studies.data.density import Rows, Split
 from studies.harness.drawing import blank
-from studies.harness.study import Arrays, Context, Paper, Record, Records, Study, check_choice
+from studies.harness.study import (
+    Arrays,
+    Context,
+    Paper,
+    Record,
+    Records,
+    Settings,
+    Study,
+    check_choice,
+)
 from studies.harness.text import present, spread, table
 from studies.models.densities import fit_density
 from studies.models.fitted import Fitted
@@ -98,32 +106,6 @@ PAIRS = ((0, 1), (1, 2), (0, 2))
 THIRDS = (-0.5, 0.0, 0.5)  # values of the third column in the conditionals
 LINE = 100  # points and bins of a density of one column
 LINE_END = 5.0
-
-
-@final
-@dataclass(frozen=True)
-class Settings:
-    """See `configs/toy.toml`."""
-
-    sets: tuple[str, ...]
-    models: tuple[str, ...]
-    rows: int
-    held_out: int
-    width: int
-    width_checkerboard: int
-    batch: int
-    epochs: int
-    effort: str
-    ours_seconds: float
-    nsf_seconds: float
-    grid: int
-    shown: int
-
-
-def jobs(settings: Settings, seed: int, context: Context) -> list[Record]:
-    """Return each density by itself and with each model."""
-    every = itertools.product(settings.sets, ("truth", *settings.models))
-    return [{"set": name, "model": model} for name, model in every]
 
 
 def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
@@ -375,15 +357,12 @@ def _lines(axes: Any, name: str, model: str, arrays: Arrays) -> None:
 
 STUDIES = (
     Study(
-        name="toy",
-        title="Toy densities",
-        settings=Settings,
-        jobs=jobs,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        key=("set", "model"),
-        parts=("sets", "models"),
+        "toy",
+        "Toy densities",
+        measure,
+        tables,
+        figures,
+        grid={"set": "sets", "model": "models"},
         own=("ours", "nsf"),
     ),
 )

@@ -15,7 +15,16 @@ from marginals import Density, build
 from studies.copulas.truth import clayton_cdf, draw_clayton
 from studies.data.density import Rows
 from studies.harness.drawing import COLOURS, legend, panels
-from studies.harness.study import Arrays, Context, Paper, Record, Records, Study, check_choice
+from studies.harness.study import (
+    Arrays,
+    Context,
+    Paper,
+    Record,
+    Records,
+    Settings,
+    Study,
+    check_choice,
+)
 from studies.harness.text import present, spread, table
 from studies.models.ours import fit_tensor, in_parts
 
@@ -107,23 +116,6 @@ TARGETS = {
 
 EMPIRICAL = "rows"  # the empirical CDF of the rows, which has no size
 WAYS = ("distance", "likelihood", "paper")
-
-
-@final
-@dataclass(frozen=True)
-class Settings:
-    """See `configs/universality.toml`."""
-
-    targets: tuple[str, ...]
-    ways: tuple[str, ...]
-    sizes: tuple[int, ...]
-    rows: int
-    validation: int
-    hidden: int
-    batch: int
-    steps: int
-    rate: float
-    grid: int
 
 
 def jobs(settings: Settings, seed: int, context: Context) -> list[Record]:
@@ -287,13 +279,12 @@ def _panel(axes: Any, records: Records, name: str) -> None:
 
 STUDIES = (
     Study(
-        name="universality",
-        title="Universality in practice",
-        settings=Settings,
+        "universality",
+        "Universality in practice",
+        measure,
+        tables,
+        figures,
         jobs=jobs,
-        measure=measure,
-        tables=tables,
-        figures=figures,
         key=("target", "way", "size"),
         parts=("targets", "ways", "sizes"),
     ),

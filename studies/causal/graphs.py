@@ -3,9 +3,8 @@
 import itertools
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any, final
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -15,27 +14,20 @@ from marginals import cross_fit
 from marginals.causal import CausalGraph, causal_graph, shd
 from studies.causal.dags import MECHANISMS, Edges, Problem, draw, sachs
 from studies.harness.drawing import panels
-from studies.harness.study import Arrays, Context, Paper, Record, Records, Study, check_choice
+from studies.harness.study import (
+    Arrays,
+    Context,
+    Paper,
+    Record,
+    Records,
+    Settings,
+    Study,
+    check_choice,
+)
 from studies.harness.text import spread, table
 from studies.models.testers import OutOfTimeError, gaussian, kernel, oracle
 
 METHODS = ("gaussian", "ours", "ours_q3", "kci", "oracle")
-
-
-@final
-@dataclass(frozen=True)
-class Settings:
-    """See `configs/causal.toml`."""
-
-    sets: tuple[str, ...]
-    methods: tuple[str, ...]
-    columns: int
-    rows: int
-    folds: int
-    alpha: float
-    kci_rows: int
-    kci_seconds: float
-    sachs_runs: int
 
 
 def jobs(settings: Settings, seed: int, context: Context) -> list[Record]:
@@ -305,13 +297,12 @@ def _edge(axes: Any, start: Any, end: Any, hue: str, arrow: str, style: str) -> 
 
 
 STUDY = Study(
-    name="causal",
-    title="Causal discovery",
-    settings=Settings,
+    "causal",
+    "Causal discovery",
+    measure,
+    tables,
+    figures,
     jobs=jobs,
-    measure=measure,
-    tables=tables,
-    figures=figures,
     key=("set", "method"),
     parts=("sets", "methods"),
 )

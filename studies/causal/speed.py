@@ -7,8 +7,6 @@ time in it; a transform is one column given one set of others.
 
 import os
 import time
-from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 import pandas as pd
@@ -16,31 +14,13 @@ import pandas as pd
 from marginals import MDMA, cross_fit
 from marginals.causal import causal_graph, shd
 from studies.causal.dags import random_dag, sigmoidal
-from studies.harness.study import Context, Paper, Record, Records, Study, check_choice
+from studies.harness.study import Context, Paper, Record, Records, Settings, Study, check_choice
 from studies.harness.text import shown, table
 
 SHOWN = {
     **{"fit_s": "fit s", "pc_s": "search s", "pc_cpu_s": "processor s", "tests": "tests"},
     **{"transforms": "transforms", "edges": "edges", "shd": "SHD", "shd_cdt": "SHD(D)"},
 }
-
-
-@final
-@dataclass(frozen=True)
-class Settings:
-    """See `configs/causal-speed.toml`."""
-
-    by: tuple[str, ...]
-    columns: int
-    rows: int
-    parents: float
-    alpha: float
-    max_steps: int = 0
-
-
-def jobs(settings: Settings, seed: int, context: Context) -> list[Record]:
-    """Return each way to fit; a seed is a graph."""
-    return [{"by": by} for by in settings.by]
 
 
 def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
@@ -93,13 +73,10 @@ def tables(records: Records, paper: Paper) -> str:
 
 
 STUDY = Study(
-    name="causal-speed",
-    title="Time of a causal search after one fit",
-    settings=Settings,
-    jobs=jobs,
-    measure=measure,
-    tables=tables,
-    key=("by",),
+    "causal-speed",
+    "Time of a causal search after one fit",
+    measure,
+    tables,
+    grid={"by": "by"},
     page=None,
-    parts=("by",),
 )

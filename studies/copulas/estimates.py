@@ -1,6 +1,5 @@
 """Estimates of copulas from ranks: rank correlations, tails and likelihood against the truth."""
 
-import itertools
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -28,6 +27,7 @@ from studies.harness.study import (
     Paper,
     Record,
     Records,
+    Settings,
     Study,
     check_choice,
     installed,
@@ -103,31 +103,6 @@ def _asked(copula: Copula, q: tuple[float, ...], told: dict[str, Any]) -> Estima
 
 
 # Running ------------------------------------------------------------------------------------------
-
-
-@final
-@dataclass(frozen=True)
-class Settings:
-    """See `configs/copulas.toml`."""
-
-    sets: tuple[str, ...]
-    models: tuple[str, ...]
-    rows: int
-    validation: int
-    test: int
-    thresholds: tuple[float, ...]
-    width: int
-    depth: int
-    hidden: int
-    batch: int
-    steps: int
-    ours_seconds: float
-
-
-def jobs(settings: Settings, seed: int, context: Context) -> list[Record]:
-    """Return each copula with what is known of it, and with each model."""
-    every = itertools.product(settings.sets, ("truth", *settings.models))
-    return [{"set": name, "model": model} for name, model in every]
 
 
 def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
@@ -296,15 +271,12 @@ def _panel(axes: Any, records: Records, name: str, tail: str) -> None:
 
 STUDIES = (
     Study(
-        name="copulas",
-        title="Copulas",
-        settings=Settings,
-        jobs=jobs,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        key=("set", "model"),
-        parts=("sets", "models"),
+        "copulas",
+        "Copulas",
+        measure,
+        tables,
+        figures,
+        grid={"set": "sets", "model": "models"},
         own=("ours",),
     ),
 )

@@ -8,11 +8,11 @@ and what the paper reports (`figures`, which `tables` is given).
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, final, get_args, get_origin, get_type_hints
+from typing import Any, Literal, final, get_args
 
-from studies.harness.study import Study
+from studies.harness.study import Settings, Study
 
 FOLDER = Path(__file__).parents[1] / "configs"
 Size = Literal["full", "quick", "tiny"]
@@ -35,7 +35,7 @@ class Paper:
 class Config:
     """Settings and seeds of a study at one size, and what the paper says of it."""
 
-    settings: Any
+    settings: Settings
     seeds: tuple[int, ...]
     paper: Paper
 
@@ -47,28 +47,17 @@ def load(
     path = (folder or FOLDER) / f"{study.name}.toml"
     content = tomllib.loads(path.read_text())
     _check_keys(content, (*SIZES, "paper"), path.name)
-    known = ("seeds", *(each.name for each in fields(study.settings)))
+    full = {"seeds": [0], **content["full"]}
     for name in SIZES:
-        _check_keys(content.get(name, {}), known, f"[{name}] of {path.name}")
-    chosen = {**content.get("full", {}), **content.get(size, {})}
+        _check_keys(content.get(name, {}), full, f"[{name}] of {path.name}")
     changed = dict(map(_change, changes))
-    _check_keys(changed, known[1:], "--set")
-    seeds = _typed("seeds", chosen.pop("seeds", [0]), tuple[int, ...])
-    settings = _made(study.settings, {**chosen, **changed}, f"[full] of {path.name}")
-    return Config(
-        settings, seeds, _made(Paper, content.get("paper", {}), f"[paper] of {path.name}")
-    )
-
-
-def _made(kind: type, values: Mapping[str, Any], where: str) -> Any:
-    """Make a dataclass of values whose names and types are checked."""
-    _check_keys(values, [each.name for each in fields(kind)], where)
-    for each in fields(kind):
-        needed = each.default is MISSING and each.default_factory is MISSING
-        if needed and each.name not in values:
-            raise SystemExit(f"Expected {where} to have {each.name!r}. Add it.")
-    hints = get_type_hints(kind)
-    return kind(**{name: _typed(name, value, hints[name]) for name, value in values.items()})
+    _check_keys(changed, [name for name in full if name != "seeds"], "--set")
+    chosen = {**full, **content.get(size, {}), **changed}
+    values = {name: _typed(name, value, full[name]) for name, value in chosen.items()}
+    paper = content.get("paper", {})
+    _check_keys(paper, Paper.__dataclass_fields__, f"[paper] of {path.name}")
+    seeds = values.pop("seeds")
+    return Config(Settings(**values), seeds, Paper(**paper))
 
 
 def _check_keys(given: Mapping[str, Any], known: Iterable[str], where: str) -> None:
@@ -95,14 +84,12 @@ def _change(text: str) -> tuple[str, Any]:
         return name.strip(), value.strip()
 
 
-def _typed(name: str, value: Any, kind: Any) -> Any:
-    """Return a value as its field has it: a list as a tuple, a whole number as a float."""
-    if get_origin(kind) is tuple and isinstance(value, list):
-        return tuple(_typed(name, each, get_args(kind)[0]) for each in value)
-    if kind is float and type(value) is int:
+def _typed(name: str, value: Any, like: Any) -> Any:
+    """Return a value as `[full]` has it: a list as a tuple, a whole number as a float."""
+    if isinstance(like, list) and isinstance(value, list):
+        return tuple(_typed(name, each, like[0]) for each in value)
+    if type(like) is float and type(value) is int:
         return float(value)
-    plain = get_origin(kind) or kind
-    if type(value) is not plain:
-        wanted = plain.__name__ if plain is kind or plain is dict else str(kind)
-        raise SystemExit(f"Expected {name!r} to be of type {wanted}; got {value!r}.")
+    if type(value) is not type(like):
+        raise SystemExit(f"Expected {name!r} to be of type {type(like).__name__}; got {value!r}.")
     return value

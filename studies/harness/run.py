@@ -6,7 +6,6 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ def run(
         seconds: Start no further job after so many seconds.
     """
     results = _opened(study, size, folder, resume or again)
-    settings = json.loads(json.dumps(asdict(config.settings)))
+    settings = json.loads(json.dumps(vars(config.settings)))
     check_settings(study, results, settings)
     run = {"command": command, "settings": settings, **describe_machine(device)}
     results.runs.append(run)
@@ -69,7 +68,7 @@ def _run_seed(
     again: bool,
     end: float,
 ) -> None:
-    jobs = list(study.jobs(settings, seed, context))
+    jobs = list(study.all_jobs(settings, seed, context))
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     hidden = not sys.stderr.isatty()

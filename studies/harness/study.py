@@ -1,10 +1,12 @@
 """What a study declares, what it is given, and the list of studies."""
 
+import itertools
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Record = dict[str, Any]
+Settings = SimpleNamespace  # the values of a config, by name
 Records = Sequence[Record]
 Paper = Mapping[str, Any]
 Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -78,32 +81,42 @@ class Study:
     Args:
         name: Name of its config, its result files and its command.
         title: Heading of its section.
-        settings: Frozen dataclass whose fields are the keys that the config may have.
-        jobs: Settings, seed and context to what there is to measure, in order. A job is a dict of
-            words and numbers, which its records repeat.
         measure: Settings, seed, context and a job to the figures of its record, or to several
-            records' figures.
+            records' figures. A job is a dict of words and numbers, which its records repeat.
         tables: Records without failures and the config's `[paper.figures]` to Markdown.
         figures: Records and arrays to pictures by name.
-        key: Names of the values that tell records apart, besides the seed.
-        page: The page in docs/ that shows it; None if the study has none.
-        parts: Settings that choose which records there are and change none of them. Runs that
-            differ in these alone may share a file.
+        grid: Names of a job's values to the settings that list them; jobs are all combinations.
+        jobs: Settings, seed and context to jobs in order, for a study whose jobs are no grid.
+        key: Names of further values that tell records apart, besides the seed.
+        parts: Further settings that choose which records there are and change none of them. Runs
+            that differ in these alone may share a file.
         own: Models (values of the setting `models` or `shown`) with settings that start with their
             name, such as `nsf_seconds`. Runs without the model may differ in these as well.
+        page: The page in docs/ that shows it; None if the study has none.
     """
 
     name: str
     title: str
-    settings: type
-    jobs: Callable[[Any, int, Context], Iterable[Record]]
-    measure: Callable[[Any, int, Context, Record], Record | Iterable[Record]]
+    measure: Callable[[Settings, int, Context, Record], Record | Iterable[Record]]
     tables: Callable[[Records, Paper], str]
-    key: tuple[str, ...]
     figures: Callable[[Records, Arrays], "dict[str, Figure]"] = lambda records, arrays: {}
-    page: str | None = "experiments"
+    grid: Mapping[str, str] = field(default_factory=dict)
+    jobs: Callable[[Settings, int, Context], Iterable[Record]] | None = None
+    key: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
+    page: str | None = "experiments"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", (*self.grid, *self.key))
+        object.__setattr__(self, "parts", (*self.grid.values(), *self.parts))
+
+    def all_jobs(self, settings: Settings, seed: int, context: Context) -> Iterable[Record]:
+        """Return what there is to measure, in order: the study's own jobs, or its grid."""
+        if self.jobs is not None:
+            return self.jobs(settings, seed, context)
+        values = itertools.product(*(getattr(settings, name) for name in self.grid.values()))
+        return [dict(zip(self.grid, each, strict=True)) for each in values]
 
 
 # The module of each study, which lists it in the constant STUDIES; in the order of the pages.

@@ -1,6 +1,5 @@
 """The paper's table: test log-likelihood on UCI data sets, with what was published."""
 
-import itertools
 import math
 import time
 from collections.abc import Iterable, Sequence
@@ -13,7 +12,7 @@ import numpy as np
 from studies.data.density import Rows, split_of
 from studies.harness.drawing import COLOURS, panels, rows_of_names
 from studies.harness.results import newest, read
-from studies.harness.study import Arrays, Context, Paper, Record, Records, Study
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import present, table
 from studies.models.densities import TAKE_GAPS, TENSORS, fit_density
 from studies.models.fitted import summary
@@ -41,29 +40,6 @@ class Size:
 
 
 SIZES = {"gas": Size(4000, 4, 5)}  # the other sets have the default
-
-
-@final
-@dataclass(frozen=True)
-class Settings:
-    """See `configs/density.toml`."""
-
-    sets: tuple[str, ...]
-    models: tuple[str, ...]
-    width: int
-    steps: int
-    seconds: float
-    gas_seconds: float
-    effort: str
-    ours_seconds: float
-    einet_seconds: float
-    nsf_seconds: float
-
-
-def jobs(settings: Settings, seed: int, context: Context) -> list[Record]:
-    """Return each set and model."""
-    every = itertools.product(settings.sets, settings.models)
-    return [{"set": name, "model": model} for name, model in every]
 
 
 def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
@@ -269,14 +245,11 @@ def _panel(axes: Any, records: Records, models: Sequence[str]) -> None:
 
 
 STUDY = Study(
-    name="density",
-    title="Density estimation",
-    settings=Settings,
-    jobs=jobs,
-    measure=measure,
-    tables=tables,
-    figures=figures,
-    key=("set", "model"),
-    parts=("sets", "models"),
+    "density",
+    "Density estimation",
+    measure,
+    tables,
+    figures,
+    grid={"set": "sets", "model": "models"},
     own=("ours", "einet", "nsf"),
 )

@@ -16,7 +16,7 @@ import numpy as np
 
 from studies.data.density import FOLDS, NAMES, SMALL, WITH_PARTIAL, splits
 from studies.harness.drawing import blank, open_frame, rows_of_names
-from studies.harness.study import Arrays, Context, Paper, Record, Records, Study
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import present, table
 from studies.models.densities import TAKE_GAPS, fit_density
 from studies.models.fitted import summary
@@ -30,20 +30,6 @@ LABELS = {
     **{"einet": "Einet", "nsf": "NSF"},
 }
 ORDER = tuple(LABELS)
-
-
-@final
-@dataclass(frozen=True)
-class Settings:
-    """See `configs/likelihood.toml`."""
-
-    sets: tuple[str, ...]
-    models: tuple[str, ...]
-    seconds: float
-    partial: bool
-    ours_seconds: float = 0.0
-    width: int = 0
-    most_folds: int = FOLDS
 
 
 def jobs(settings: Settings, seed: int, context: Context) -> Iterator[Record]:
@@ -322,14 +308,13 @@ def _mark(axes: Any, entry: Entry, difference: float, y: float) -> None:
 
 
 STUDY = Study(
-    name="likelihood",
-    title="Held-out likelihood",
-    settings=Settings,
+    "likelihood",
+    "Held-out likelihood",
+    measure,
+    tables,
+    figures,
     jobs=jobs,
-    measure=measure,
-    tables=tables,
-    figures=figures,
     key=("set", "model", "fold", "partial"),
-    page="scoreboard",
     parts=("sets", "models", "partial", "seconds", "ours_seconds", "width", "most_folds"),
+    page="scoreboard",
 )

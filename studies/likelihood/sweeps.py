@@ -1,10 +1,8 @@
 """Sweeps over single models: how a fit starts, and what the default is made of."""
 
-import itertools
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +11,7 @@ from marginals import build, fit
 from marginals.numerics import logsumexp
 from marginals.selection.ensemble import mixture_weights
 from studies.data.density import Split, splits
-from studies.harness.study import Context, Paper, Record, Records, Study
+from studies.harness.study import Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import spread, table
 from studies.models.ours import in_parts
 
@@ -44,37 +42,13 @@ def _trained(
 # Starts -----------------------------------------------------------------------------------------
 
 
-@final
-@dataclass(frozen=True)
-class StartSettings:
-    """See `configs/starts.toml`."""
-
-    sets: tuple[str, ...]
-    starts: tuple[str, ...]
-    tensors: tuple[str, ...]
-    widths: tuple[int, ...]
-    noises: tuple[float, ...]
-    rates: tuple[float, ...]
-    batches: tuple[int, ...]
-    decays: tuple[float, ...]
-    seconds: float
-    steps: int
+GRID = {
+    **{"set": "sets", "init": "starts", "tensor": "tensors", "width": "widths"},
+    **{"noise": "noises", "rate": "rates", "batch": "batches", "decay": "decays"},
+}
 
 
-GRID = ("set", "init", "tensor", "width", "noise", "rate", "batch", "decay")
-
-
-def _starts(settings: StartSettings, seed: int, context: Context) -> Iterator[Record]:
-    """Return the grid: one configuration serves all sets, and validation chooses it."""
-    every = itertools.product(
-        *(settings.sets, settings.starts, settings.tensors, settings.widths, settings.noises),
-        *(settings.rates, settings.batches, settings.decays),
-    )
-    for values in every:
-        yield dict(zip(GRID, values, strict=True))
-
-
-def _measure_start(settings: StartSettings, seed: int, context: Context, job: Record) -> Record:
+def _measure_start(settings: Settings, seed: int, context: Context, job: Record) -> Record:
     built = {name: job[name] for name in ("init", "tensor", "width")}
     fitted = {
         "batch_size": job["batch"],
@@ -102,15 +76,12 @@ def _start_tables(records: Records, paper: Paper) -> str:
 
 
 STARTS = Study(
-    name="starts",
-    title="Hierarchical Tucker started from data and as in the paper",
-    settings=StartSettings,
-    jobs=_starts,
-    measure=_measure_start,
-    tables=_start_tables,
-    key=GRID,
+    "starts",
+    "Hierarchical Tucker started from data and as in the paper",
+    _measure_start,
+    _start_tables,
+    grid=GRID,
     page=None,
-    parts=tuple(StartSettings.__annotations__)[:8],
 )
 
 # Members ----------------------------------------------------------------------------------------
@@ -155,25 +126,14 @@ SETS = {
 TRAINED = ("noise", "averaging", "weight_decay")
 
 
-@final
-@dataclass(frozen=True)
-class MemberSettings:
-    """See `configs/members.toml`."""
-
-    sets: tuple[str, ...]
-    sweep: bool
-    seconds: float
-    most: int
-
-
-def _members(settings: MemberSettings, seed: int, context: Context) -> Iterator[Record]:
+def _members(settings: Settings, seed: int, context: Context) -> Iterator[Record]:
     for name in settings.sets:
         models = MODELS[SETS[name][0], settings.sweep]
         for number in range(len(models))[: settings.most]:
             yield {"set": name, "sweep": settings.sweep, "model": number}
 
 
-def _measure_member(settings: MemberSettings, seed: int, context: Context, job: Record) -> Record:
+def _measure_member(settings: Settings, seed: int, context: Context, job: Record) -> Record:
     """Fit one model and keep the scores of validation rows; test rows are never scored."""
     size, noise = SETS[job["set"]]
     chosen = {"noise": noise, **MODELS[size, job["sweep"]][job["model"]]}
@@ -209,13 +169,12 @@ def _member_tables(records: Records, paper: Paper) -> str:
 
 
 MEMBERS = Study(
-    name="members",
-    title="Single models that the default could be made of",
-    settings=MemberSettings,
+    "members",
+    "Single models that the default could be made of",
+    _measure_member,
+    _member_tables,
     jobs=_members,
-    measure=_measure_member,
-    tables=_member_tables,
     key=("set", "sweep", "model"),
-    page=None,
     parts=("sets", "sweep", "most"),
+    page=None,
 )

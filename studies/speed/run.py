@@ -4,13 +4,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import torch
 
-from studies.harness.study import Context, Record, Study, check_choice
+from studies.harness.study import Context, Record, Settings, Study, check_choice
 from studies.speed import authors, fits, report, steps_and_queries
 from studies.speed.floor import Rates, floor, measure_rates
 from studies.speed.shapes import ASKED, ASKED_ROWS, MIDDLE, STEPS, Shape, curve_shapes
@@ -21,20 +21,6 @@ WAY_S = {"cpu": 60.0, "cuda": 20.0}
 WAY_WIDTH = {"cpu": 100, "cuda": 500}
 SMOKE = Shape(4, 4, batch=20, rows=200)
 MARK = "measured: "  # before the answer of a fresh process
-
-
-@final
-@dataclass(frozen=True)
-class Settings:
-    """See `configs/speed.toml`."""
-
-    parts: tuple[str, ...]
-    smoke: bool
-    way_set: str
-    quality_sets: tuple[str, ...]
-    quality_seeds: tuple[int, ...]
-    quality_width: int
-    quality_steps: int
 
 
 # Jobs -------------------------------------------------------------------------------------------
@@ -131,7 +117,7 @@ def _here(settings: Settings, context: Context, job: Record) -> list[Record]:
 
 def _elsewhere(settings: Settings, context: Context, job: Record) -> list[Record]:
     """Measure in a new process, where nothing is warm and no memory is in use."""
-    told = {"settings": asdict(settings), "device": context.device, "job": job}
+    told = {"settings": vars(settings), "device": context.device, "job": job}
     told |= {"reference": context.reference, "threads": torch.get_num_threads()}
     words = [sys.executable, "-m", "studies.speed", json.dumps(told)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -212,14 +198,13 @@ _MEASURES: dict[str, Callable[[Settings, Context, Record], Iterator[Record]]] = 
 }
 
 STUDY = Study(
-    name="speed",
-    title="Speed",
-    settings=Settings,
+    "speed",
+    "Speed",
+    measure,
+    report.tables,
+    report.figures,
     jobs=jobs,
-    measure=measure,
-    tables=report.tables,
-    figures=report.figures,
     key=("part", "who", "machine", "case", "rows", "what"),
-    page="speed",
     parts=("parts", "quality_sets", "quality_seeds"),
+    page="speed",
 )

@@ -4,7 +4,6 @@ import json
 import math
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,11 @@ import pytest
 
 import marginals.selection.search  # noqa: F401 (its clock is looked at)
 from studies.harness import config, machine, page, results, study
-from studies.harness.study import Context, Study, Unavailable, find
+from studies.harness.study import Context, Settings, Study, Unavailable, find
 from studies.harness.text import best_bold
 from tests.studies.conftest import call, refused, works
 
 Record = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Settings:
-    words: tuple[str, ...]
-    rate: float
-    most: int = 9
 
 
 def measure(settings: Settings, seed: int, context: Context, job: Record) -> Any:
@@ -38,20 +30,17 @@ def measure(settings: Settings, seed: int, context: Context, job: Record) -> Any
 
 
 NOTHING = Study(
-    name="nothing",
-    title="Nothing",
-    settings=Settings,
-    jobs=lambda settings, seed, context: [{"word": word} for word in settings.words],
-    measure=measure,
-    tables=lambda records, paper: f"{len(records)} of {paper['records']}",
-    key=("word", "what"),
-    parts=("words",),
+    *("nothing", "Nothing", measure),
+    lambda records, paper: f"{len(records)} of {paper['records']}",
+    grid={"word": "words"},
+    key=("what",),
 )
 CONFIG = """
 [full]
 seeds = [0, 1]
 words = ["a", "b"]
-rate = 1
+rate = 1.0
+most = 9
 [quick]
 words = ["a"]
 [paper]
@@ -236,11 +225,10 @@ def test_bad_words_are_refused(nothing: Path, words: list[str], told: str) -> No
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        ("rate = 1", "rat = 1", r"keys of \[full\] of nothing.toml .* got 'rat'"),
-        ("rate = 1", "", r"Expected \[full\] of nothing.toml to have 'rate'"),
+        ("[quick]", "[quick]\nrat = 1", r"keys of \[quick\] of nothing.toml .* got 'rat'"),
         ("[quick]", "[quicker]", "keys of nothing.toml .* got 'quicker'"),
         ("source", "sauce", r"keys of \[paper\] of nothing.toml .* got 'sauce'"),
-        ("rate = 1", "rate = true", "Expected 'rate' to be of type float; got True"),
+        ("[quick]", "[quick]\nrate = true", "Expected 'rate' to be of type float; got True"),
     ],
 )
 def test_bad_keys_of_a_config_are_refused(
