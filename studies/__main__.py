@@ -129,7 +129,10 @@ def main(words: list[str]) -> None:
     """Run a command; the name of a study stands for running it."""
     known = {command.name or command.callback.__name__ for command in app.registered_commands}
     first = words[0] if words else "--help"
-    app(words if first in known or first.startswith("-") else ["run", *words], prog_name="studies")
+    app(
+        words if first in known or first.startswith("-") else ["run", *words],
+        prog_name="python -m studies",
+    )
 
 
 if __name__ == "__main__":

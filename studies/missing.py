@@ -41,7 +41,7 @@ READINGS = {
 
 
 def load(name: str, context: Context, counts: tuple[int, int, int], seed: int) -> Split:
-    """Return at most so many training, validation and test rows of a set, those of a seed."""
+    """Return at most so many training, validation and test rows of a set, chosen by the seed."""
     check_choice("`sets`", name, NAMES)
     if name == "simulated":
         whole = simulated(sum(counts), seed)
@@ -222,11 +222,7 @@ def shares_of(records: Records, name: str) -> list[float]:
 
 
 def values(
-    records: Records,
-    name: str,
-    share: float | None,
-    model: str,
-    figure: str = "test",
+    records: Records, name: str, share: float | None, model: str, figure: str = "test"
 ) -> list[float]:
     """Return the scores of all seeds; without gaps, all ways to fill them are one."""
     if share == 0 and model.startswith("nsf"):

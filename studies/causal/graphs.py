@@ -124,11 +124,7 @@ LABELS = {
     "kci": "PC, KCI",
     "oracle": "PC, perfect tests",
 }
-TITLES = {
-    "sigmoidal": "Sigmoidal DAGs",
-    "polynomial": "Polynomial DAGs",
-    "sachs": "Sachs",
-}
+TITLES = {"sigmoidal": "Sigmoidal DAGs", "polynomial": "Polynomial DAGs", "sachs": "Sachs"}
 KEYS = ("directed", "usual", "skeleton")
 HEADS = ["", "SHD(D)", "SHD", "skeleton", "edges", "rows", "tests", "fit s", "search s", "runs"]
 
@@ -140,7 +136,7 @@ def tables(records: Records, paper: Paper) -> str:
         "an undirected edge of the CPDAG at least one; SHD counts each pair of columns once, which "
         "is the usual convention and the toolbox's without double counting; both compare the CPDAG "
         'with the DAG. "Skeleton" leaves directions out. Means over graphs, ± standard '
-        "deviation.",
+        "deviation."
     ]
     for name in [name for name in TITLES if any(r["set"] == name for r in records)]:
         own = [r for r in records if r["set"] == name]

@@ -13,11 +13,11 @@ from scipy.stats import rankdata
 from marginals.queries import Copula
 from studies.copulas.truth import (
     SETS,
-    Known,
+    Measures,
     Rows,
     counted,
-    gaussian_known,
     gaussian_logpdf,
+    gaussian_measures,
     pairs,
 )
 from studies.harness.drawing import COLOURS, legend, panels
@@ -41,10 +41,10 @@ DRAWS = 100_000  # of a vine, whose rank correlations and tails have no closed f
 @final
 @dataclass(frozen=True)
 class Estimated:
-    """An estimate of a copula: levels to log densities, if any, and what it says of pairs."""
+    """An estimate of a copula: levels to log densities, if any, and measures of its pairs."""
 
     logpdf: Callable[[Rows], Rows] | None
-    known: Known
+    measures: Measures
     told: dict[str, Any]
 
 
@@ -69,7 +69,7 @@ def gaussian(train: Rows, q: tuple[float, ...]) -> Estimated:
     """Fit a Gaussian copula: the correlations of normal scores."""
     correlation = np.corrcoef(ndtri(ranks(train)).T)
     return Estimated(
-        lambda levels: gaussian_logpdf(levels, correlation), gaussian_known(correlation, q), {}
+        lambda levels: gaussian_logpdf(levels, correlation), gaussian_measures(correlation, q), {}
     )
 
 
@@ -99,14 +99,14 @@ def _asked(copula: Copula, q: tuple[float, ...], told: dict[str, Any]) -> Estima
         found: Rows = copula.logpdf(torch.as_tensor(levels, dtype=torch.float64)).cpu().numpy()
         return found
 
-    return Estimated(logpdf, Known(tau, rho, lower, upper), told)
+    return Estimated(logpdf, Measures(tau, rho, lower, upper), told)
 
 
 # Running ------------------------------------------------------------------------------------------
 
 
 def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
-    """Return what is known of a copula, or what a model says of it."""
+    """Return the exact measures of a copula, or those of a model, with its test likelihood."""
     name, model = job["set"], job["model"]
     check_choice("`sets`", name, SETS)
     streams = np.random.default_rng(seed).spawn(3)
@@ -119,7 +119,7 @@ def measure(settings: Settings, seed: int, context: Context, job: Record) -> Rec
     fit_s = round(time.perf_counter() - started, 2)
     score = None if found.logpdf is None else float(found.logpdf(test).mean())
     told = {"thresholds": list(settings.thresholds), "test": score, "fitted": found.told}
-    return {**asdict(found.known), **told, "fit_s": fit_s}
+    return {**asdict(found.measures), **told, "fit_s": fit_s}
 
 
 def _estimated(
@@ -127,7 +127,7 @@ def _estimated(
 ) -> Estimated:
     q = settings.thresholds
     if model == "truth":
-        return Estimated(SETS[name].logpdf, SETS[name].known(q), {})
+        return Estimated(SETS[name].logpdf, SETS[name].exact(q), {})
     if model == "rows":
         return Estimated(None, counted(ranks(train), q), {})
     check_choice("`models`", model, LABELS)
@@ -171,9 +171,9 @@ def tables(records: Records, paper: Paper) -> str:
     fitted = [model for model in LABELS if model != "rows"]
     return "\n\n".join(
         [
-            "What is known, and by how much estimates are off (root mean square over pairs and "
-            "seeds): Kendall's τ, Spearman's ρ, and the share P(U₂ ≤ q | U₁ ≤ q) of the lower "
-            "tail and its like of the upper one, at thresholds q. Of pairs, the mean is shown.",
+            "Exact measures, and the errors of estimates (root mean square over pairs and seeds): "
+            "Kendall's τ, Spearman's ρ, and the share P(U₂ ≤ q | U₁ ≤ q) of the lower tail and its "
+            "counterpart in the upper one, at thresholds q. Exact measures are means over pairs.",
             table(head, lines),
             "Log-likelihood of the copula at test rows, nats per row (mean over seeds, ± their "
             "standard deviation).",

@@ -1,4 +1,4 @@
-"""Copulas that are known: how to draw from them, and what they are."""
+"""Copulas whose dependence is known: how to draw from them, and their exact measures."""
 
 import itertools
 import math
@@ -20,18 +20,18 @@ RETURNS = np.array([[1.0, 0.6, 0.3], [0.6, 1.0, 0.4], [0.3, 0.4, 1.0]])
 # Variance of today by that of yesterday: a + b e^2 + c v, as of daily returns of stocks.
 GARCH = (0.05, 0.08, 0.87)
 BURN_IN = 500
-PATHS, DAYS = 2_000, 1_000  # simulated where nothing else is known
+PATHS, DAYS = 2_000, 1_000  # simulated where there is no closed form
 NODES = 400  # of a rule of quadrature, along a side
 
 
 @final
 @dataclass(frozen=True)
-class Known:
-    """What is known of a copula, or asked of an estimate of it.
+class Measures:
+    """Measures of dependence for each pair of columns, exact or estimated.
 
     Args:
-        tau, rho: Kendall's and Spearman's, for each pair of columns.
-        lower, upper: for each pair, P(U_b <= q | U_a <= q), and above 1 - q, at each q.
+        tau, rho: Kendall's and Spearman's.
+        lower, upper: P(U_b <= q | U_a <= q) at each threshold q, and the same above 1 - q.
     """
 
     tau: list[float]
@@ -46,16 +46,16 @@ class Set:
     """A copula.
 
     Args:
-        label: what it is.
-        draw: a number of rows and a generator to levels (N, n).
-        logpdf: levels to log densities (N,), None where it is not known.
-        known: thresholds to what is known.
+        label: Its name in tables.
+        draw: A number of rows and a generator to levels (N, n).
+        logpdf: Levels to log densities (N,), None where there is no closed form.
+        exact: Thresholds to its exact measures.
     """
 
     label: str
     draw: Callable[[int, np.random.Generator], Rows]
     logpdf: Callable[[Rows], Rows] | None
-    known: Callable[[tuple[float, ...]], Known]
+    exact: Callable[[tuple[float, ...]], Measures]
 
 
 def pairs(columns: int) -> list[tuple[int, int]]:
@@ -63,8 +63,8 @@ def pairs(columns: int) -> list[tuple[int, int]]:
     return list(itertools.combinations(range(columns), 2))
 
 
-def counted(levels: Rows, thresholds: tuple[float, ...]) -> Known:
-    """Return what rows of levels say themselves."""
+def counted(levels: Rows, thresholds: tuple[float, ...]) -> Measures:
+    """Return the measures of rows of levels."""
     tau, rho, lower, upper = [], [], [], []
     for a, b in pairs(levels.shape[1]):
         both = levels[:, [a, b]]
@@ -72,7 +72,7 @@ def counted(levels: Rows, thresholds: tuple[float, ...]) -> Known:
         rho.append(float(stats.spearmanr(*both.T).statistic))
         lower.append([float((both <= q).all(1).mean() / q) for q in thresholds])
         upper.append([float((both > 1 - q).all(1).mean() / q) for q in thresholds])
-    return Known(tau, rho, lower, upper)
+    return Measures(tau, rho, lower, upper)
 
 
 # Gaussian ---------------------------------------------------------------------------------------
@@ -94,11 +94,11 @@ def gaussian_logpdf(levels: Rows, correlation: Rows) -> Rows:
     return found
 
 
-def gaussian_known(correlation: Rows, thresholds: tuple[float, ...]) -> Known:
-    """Return what is known of a Gaussian copula, whose two tails are alike."""
+def gaussian_measures(correlation: Rows, thresholds: tuple[float, ...]) -> Measures:
+    """Return the exact measures of a Gaussian copula, whose two tails are alike."""
     found = [correlation[a, b] for a, b in pairs(len(correlation))]
     tails = [[_gaussian_tail(r, q) for q in thresholds] for r in found]
-    return Known(
+    return Measures(
         [2 / math.pi * math.asin(r) for r in found],
         [6 / math.pi * math.asin(r / 2) for r in found],
         tails,
@@ -137,13 +137,13 @@ def clayton_cdf(u: Any, v: Any) -> Any:
     return (u**-THETA + v**-THETA - 1) ** (-1 / THETA)
 
 
-def clayton_known(thresholds: tuple[float, ...]) -> Known:
-    """Return what is known of Clayton's copula; Spearman's rho by quadrature."""
+def clayton_measures(thresholds: tuple[float, ...]) -> Measures:
+    """Return the exact measures of Clayton's copula; Spearman's rho by quadrature."""
     u, mass = _rule()
     integral = mass @ clayton_cdf(u[:, None], u) @ mass
     lower = [float(clayton_cdf(q, q)) / q for q in thresholds]
     upper = [(2 * q - 1 + float(clayton_cdf(1 - q, 1 - q))) / q for q in thresholds]
-    return Known([THETA / (THETA + 2)], [float(12 * integral - 3)], [lower], [upper])
+    return Measures([THETA / (THETA + 2)], [float(12 * integral - 3)], [lower], [upper])
 
 
 # Student ----------------------------------------------------------------------------------------
@@ -172,8 +172,8 @@ def student_logpdf(levels: Rows) -> Rows:
     return found
 
 
-def student_known(thresholds: tuple[float, ...]) -> Known:
-    """Return what is known of Student's copula: tau in closed form, the rest by quadrature.
+def student_measures(thresholds: tuple[float, ...]) -> Measures:
+    """Return the exact measures of Student's copula: tau in closed form, the rest by quadrature.
 
     Given the first score, the second is a t with one degree of freedom more.
     """
@@ -182,7 +182,7 @@ def student_known(thresholds: tuple[float, ...]) -> Known:
     second = stats.t.cdf(RHO_T * first + _scale(first) * stats.t.ppf(u, NU + 1), NU)
     rho = 12 * float((mass * u) @ second @ mass) - 3
     tails = [[_student_tail(q) for q in thresholds]]  # the two are alike
-    return Known([2 / math.pi * math.asin(RHO_T)], [rho], tails, tails)
+    return Measures([2 / math.pi * math.asin(RHO_T)], [rho], tails, tails)
 
 
 def _student_tail(q: float) -> float:
@@ -245,12 +245,12 @@ def _levels(drawn: Rows) -> Rows:
 
 
 @cache
-def returns_known(thresholds: tuple[float, ...]) -> Known:
-    """Return what very many days say of the copula of days taken one by one."""
+def returns_measures(thresholds: tuple[float, ...]) -> Measures:
+    """Return the measures of single days, counted among very many."""
     found = counted(_levels(_paths(PATHS, DAYS, np.random.default_rng(1))), thresholds)
     # Gains and losses have one law, so that the two tails are alike.
     tails = np.mean([found.lower, found.upper], 0).tolist()
-    return Known(found.tau, found.rho, tails, tails)
+    return Measures(found.tau, found.rho, tails, tails)
 
 
 SETS = {
@@ -258,9 +258,9 @@ SETS = {
         "Gaussian, ρ = 0.6",
         draw_gaussian,
         lambda levels: gaussian_logpdf(levels, _PAIR),
-        lambda q: gaussian_known(_PAIR, q),
+        lambda q: gaussian_measures(_PAIR, q),
     ),
-    "clayton": Set("Clayton, θ = 2", draw_clayton, clayton_logpdf, clayton_known),
-    "student": Set("Student t, ν = 4, ρ = 0.5", draw_student, student_logpdf, student_known),
-    "returns": Set("GARCH returns of 3 stocks", draw_return_levels, None, returns_known),
+    "clayton": Set("Clayton, θ = 2", draw_clayton, clayton_logpdf, clayton_measures),
+    "student": Set("Student t, ν = 4, ρ = 0.5", draw_student, student_logpdf, student_measures),
+    "returns": Set("GARCH returns of 3 stocks", draw_return_levels, None, returns_measures),
 }

@@ -122,7 +122,7 @@ def tables(records: Records, paper: Paper) -> str:
 
 
 def scoreboard(paper: Paper, names: Sequence[str]) -> list[Record]:
-    """Return what the scoreboard has of these sets, of the models that the config names."""
+    """Return the scoreboard's records of these sets and of the models named in the config."""
     path = newest("likelihood", sizes=("full",))
     if path is None:
         return []

@@ -147,7 +147,7 @@ def _seconds(authors: Authors, x: Tensor, batch: int, steps: int) -> float:
 def queries(
     folder: Path, shape: Shape, device: str, trained: int
 ) -> dict[str, Callable[[int], object]]:
-    """Return what their model is asked, by the names of ours; sampling in both of their ways."""
+    """Return the queries of their model, named as ours; sampling in both of their ways."""
     x = table(shape.rows, shape.columns, device)
     authors = Authors(folder, shape, device)
     authors.train(x, shape.batch, trained)

@@ -16,12 +16,7 @@ LABELS = {
     "einet": "spflow Einet",
     "vine": "pyvinecopulib",
 }
-AXES = {
-    "width": "width M",
-    "columns": "columns D",
-    "batch": "batch",
-    "rows": "rows of the table",
-}
+AXES = {"width": "width M", "columns": "columns D", "batch": "batch", "rows": "rows of the table"}
 PICTURE = "![Seconds of a training step by width, columns, batch and rows](images/speed.png)"
 
 

@@ -128,7 +128,7 @@ def _elsewhere(settings: Settings, context: Context, job: Record) -> list[Record
 
 
 def main(text: str) -> None:
-    """Measure a job that another process asked for, and print its records."""
+    """Measure a job for another process, and print its records."""
     told = json.loads(text)
     torch.set_num_threads(told["threads"])
     settings = Settings(**told["settings"])

@@ -1,4 +1,4 @@
-"""What is measured: sizes of models and batches, and what is asked of them."""
+"""Sizes of models, batches and queries that are measured, and the targets."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any, final
@@ -30,7 +30,7 @@ class Shape:
 
     @property
     def name(self) -> str:
-        """The sizes as they are told in tables.
+        """The sizes as tables show them.
 
         >>> Shape(6, 1000).name
         '6, 1000, 1x3, 500'
@@ -84,7 +84,7 @@ CURVES: dict[str, dict[str, tuple[int, ...]]] = {
         "rows": (10_000, 100_000, 1_000_000),
     },
 }
-# The model that is asked, the rows asked about at most, and the target for sampling.
+# The model that is queried, the most rows of a query, and the target for sampling.
 ASKED = {"cuda": Shape(8, 1000), "cpu": Shape(8, 100)}
 ASKED_ROWS = 100_000
 SAMPLING_FASTER = {"cuda": 20.0}

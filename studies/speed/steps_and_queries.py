@@ -121,7 +121,7 @@ def queries(shape: Shape, device: str, trained: int) -> Asked:
 
 
 def repeated(x: Tensor, count: int) -> Tensor:
-    """Return so many rows, those of a table again and again."""
+    """Return so many rows by repeating a table."""
     return x.repeat(-(-count // len(x)), 1)[:count]
 
 

@@ -12,7 +12,7 @@ from studies.anomalies import MOST_ROWS, cut, simulated
 from studies.causal.dags import MECHANISMS, draw, random_dag, sachs, sigmoidal
 from studies.copulas import truth
 from studies.copulas.estimates import gaussian, ranks
-from studies.copulas.truth import SETS, counted, draw_returns, gaussian_known
+from studies.copulas.truth import SETS, counted, draw_returns, gaussian_measures
 from studies.harness.study import Context
 from studies.toy import TOYS
 from studies.universality import TARGETS, empirical, grid_of
@@ -28,7 +28,7 @@ CLOSED = ("gaussian", "clayton", "student")
 def test_draws_of_copulas_agree_with_what_is_known(name: str) -> None:
     levels = SETS[name].draw(40_000, np.random.default_rng(0))
     assert ((levels > 0) & (levels < 1)).all()
-    found, known = counted(levels, Q), SETS[name].known(Q)
+    found, known = counted(levels, Q), SETS[name].exact(Q)
     for figure, atol in (("tau", 0.02), ("rho", 0.02), ("lower", 0.05), ("upper", 0.05)):
         np.testing.assert_allclose(getattr(found, figure), getattr(known, figure), atol=atol)
 
@@ -49,9 +49,9 @@ def test_densities_of_copulas_have_mass_one_and_are_those_of_the_draws(name: str
 def test_gains_and_losses_of_returns_have_one_tail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(truth, "PATHS", 20)
     monkeypatch.setattr(truth, "DAYS", 300)
-    cached = (truth.returns_known, truth._many_returns)
+    cached = (truth.returns_measures, truth._many_returns)
     try:
-        known = SETS["returns"].known(Q)
+        known = SETS["returns"].exact(Q)
     finally:
         for each in cached:
             each.cache_clear()
@@ -64,8 +64,8 @@ def test_gains_and_losses_of_returns_have_one_tail(monkeypatch: pytest.MonkeyPat
 def test_a_gaussian_copula_is_found_from_ranks() -> None:
     levels = SETS["gaussian"].draw(20_000, np.random.default_rng(2))
     found = gaussian(levels**3, Q)  # ranks do not see margins
-    known = gaussian_known(np.array([[1, 0.6], [0.6, 1]]), Q)
-    np.testing.assert_allclose(found.known.tau, known.tau, atol=0.02)
+    known = gaussian_measures(np.array([[1, 0.6], [0.6, 1]]), Q)
+    np.testing.assert_allclose(found.measures.tau, known.tau, atol=0.02)
     assert ranks(levels).min() == pytest.approx(0.5 / 20_000)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import marginals.selection.search  # noqa: F401 (its clock is looked at)
+import studies.__main__ as command
 from studies.harness import config, machine, page, results, study
 from studies.harness.study import Context, Settings, Study, Unavailable, find
 from studies.harness.text import best_bold
@@ -55,7 +56,7 @@ def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     module = type(sys)("studies.nothing")
     module.STUDIES = (NOTHING,)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "studies.nothing", module)
-    for owner in (study, page):
+    for owner in (study, page, command):
         monkeypatch.setattr(owner, "MODULES", {"nothing": "nothing"})
     (tmp_path / "nothing.toml").write_text(CONFIG)
     monkeypatch.setattr(config, "FOLDER", tmp_path)
@@ -177,6 +178,17 @@ def test_a_page_is_written_between_its_marks(nothing: Path, tmp_path: Path) -> N
     assert text.startswith("Before.\n")
     assert "## Nothing" in text
     assert text.endswith("\nAfter.")
+
+
+def test_the_name_of_a_study_runs_it(nothing: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, said in (
+        (["nothing", "--quick", "--output", str(nothing)], "nothing_quick_"),
+        (["list"], "nothing: Nothing (docs/experiments.md)"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            command.main(words)
+        assert not ended.value.code
+        assert said in capsys.readouterr().out
 
 
 def test_a_commit_without_git(nothing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
