@@ -27,9 +27,10 @@ from studies.harness.study import (
     Study,
     check_choice,
 )
-from studies.harness.text import best_bold, present, ranges, spread, table
+from studies.harness.text import best_bold, pick, present, ranges, spread, table, values
 from studies.models import detectors
 from studies.models.detectors import PYOD, Score
+from studies.models.ours import sizes_of
 
 Labels = npt.NDArray[np.int64]
 # The sets on which our method was chosen; the others were looked at once, when it was fixed.
@@ -140,7 +141,7 @@ def means(records: Records, metric: str, missing: float, fill: str | None) -> pd
             found.setdefault((r["set"], r["model"]), []).append(r[metric])
     if not found:
         return pd.DataFrame(dtype=float)
-    frame = pd.Series({place: fmean(values) for place, values in found.items()}).unstack()
+    frame = pd.Series({place: fmean(each) for place, each in found.items()}).unstack()
     sets = present((*FILES, SIMULATED), frame.index)
     return frame.reindex(index=sets, columns=present(BOARD, frame.columns))
 
@@ -169,7 +170,7 @@ def board_tables(records: Records, paper: Paper) -> str:
             frame = means(records, metric, missing, fill)
             if not frame.empty:
                 parts += [f"### {title}: {label}", _set_table(frame)]
-    ours = [r for r in records if r["model"] == OURS]
+    ours = pick(records, model=OURS)
     if ours:
         fits, scores = ([r[name] for r in ours] for name in ("fit_s", "score_s"))
         parts.append(
@@ -264,11 +265,10 @@ def measure(settings: Settings, seed: int, context: Context, job: Record) -> Rec
     rows, labels = load(context, job["set"], seed)
     chosen = np.random.default_rng(seed).permutation(len(rows))[: settings.most_rows]
     split = cut(rows[chosen], labels[chosen], seed, job["share"])
-    shape = {"width": settings.width, "depth": settings.depth, "hidden": settings.hidden}
-    how = {"batch": settings.batch, "steps": settings.steps, "device": context.device}
+    how = {"seed": seed, "device": context.device, **sizes_of(settings)}
     fits: dict[str, Callable[[Rows], Score]] = {
         "ours": partial(detectors.fit_ours, seed=seed),
-        "paper": partial(detectors.fit_paper, seed=seed, **how, **shape),
+        "paper": partial(detectors.fit_paper, **how),
         "forest": partial(detectors.fit_forest, seed=seed),
     }
     return scored(split, fits[check_choice("`models`", job["model"], fits)])
@@ -283,12 +283,6 @@ def whole(records: Records) -> list[Record]:
     return [r for r in records if found[r["set"], r["seed"]] == parts]
 
 
-def of(records: Records, name: str | None, share: float, model: str, metric: str) -> list[float]:
-    """Return a figure of all seeds, of one set or of all."""
-    own = [r for r in records if (r["share"], r["model"]) == (share, model)]
-    return [r[metric] for r in own if name is None or r["set"] == name]
-
-
 def tables(records: Records, paper: Paper) -> str:
     """Return means over sets, and the AUROC of each set."""
     records = whole(records)
@@ -296,7 +290,11 @@ def tables(records: Records, paper: Paper) -> str:
     models = present(LABELS, (r["model"] for r in records))
     others = [record for record in records if record["set"] not in DEVELOPMENT]
     lines = [
-        [label, LABELS[m], *(f"{fmean(of(some, None, s, m, metric)):.3f}" for s in shares)]
+        [
+            label,
+            LABELS[m],
+            *(f"{fmean(values(some, metric, share=s, model=m)):.3f}" for s in shares),
+        ]
         for metric, label, some in (
             *((metric, label, records) for metric, label in METRICS.items()),
             *((metric, f"{label}, other sets", others) for metric, label in METRICS.items()),
@@ -310,7 +308,10 @@ def tables(records: Records, paper: Paper) -> str:
         [
             f"{name} ({ranges(r['test_anomalies'] for r in records if r['set'] == name)})",
             LABELS[model],
-            *(spread(of(records, name, share, model, "auroc")) for share in shares),
+            *(
+                spread(values(records, "auroc", set=name, share=share, model=model))
+                for share in shares
+            ),
         ]
         for name in sets
         for model in models
@@ -348,9 +349,9 @@ def figures(records: Records, arrays: Arrays) -> dict[str, Any]:
     down = -(-(len(sets) + 1) // ACROSS)
     figure, grid = panels(7.6, 1.9 * down + 0.4, ACROSS, down, sharex=True, sharey=True)
     axes = grid.ravel()
-    _panel(axes[0], records, f"mean of {len(sets)} sets", None)
+    _panel(axes[0], records, f"mean of {len(sets)} sets")
     for panel, name in zip(axes[1:], sets, strict=False):
-        _panel(panel, records, name, name)
+        _panel(panel, pick(records, set=name), name)
     for panel in axes[len(sets) + 1 :]:
         panel.set_visible(False)
     for panel in axes[::ACROSS]:
@@ -362,11 +363,11 @@ def figures(records: Records, arrays: Arrays) -> dict[str, Any]:
     return {"auroc": figure}
 
 
-def _panel(axes: Any, records: Records, title: str, name: str | None) -> None:
+def _panel(axes: Any, records: Records, title: str) -> None:
     shares = sorted({record["share"] for record in records})
     for model in present(LABELS, (r["model"] for r in records)):
-        found = [of(records, name, share, model, "auroc") for share in shares]
-        heights = [fmean(values) if values else float("nan") for values in found]
+        found = [values(records, "auroc", share=share, model=model) for share in shares]
+        heights = [fmean(each) if each else float("nan") for each in found]
         mark, hue = STYLES[model]
         style = {"color": hue, "marker": mark, "markersize": 3.5, "linewidth": 1}
         axes.plot(shares, heights, label=LABELS[model], **style)

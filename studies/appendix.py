@@ -24,7 +24,7 @@ from studies.harness.study import (
     Study,
     check_choice,
 )
-from studies.harness.text import present, spread, table
+from studies.harness.text import pick, present, spread, table
 from studies.models.fitted import Fitted
 from studies.models.ours import PAPER, fit_tensor
 
@@ -205,14 +205,14 @@ def tables(records: Records, paper: Paper) -> str:
     parts = []
     if fits := [r for r in records if r["part"] in ("marginals", "features")]:
         parts += ["The fits that are pictured, test log-likelihood in nats per row:", _fits(fits)]
-    if fits := [r for r in records if r["part"] == "structures"]:
+    if fits := pick(records, part="structures"):
         told = (
             "Adaptive against naive coupling, and MERA against HT: test log-likelihood in nats per "
             f"row (mean over seeds, ± their standard deviation), {fits[0]['width']} components, "
             "normal leaves on a learned scale (steps; seconds of fitting):"
         )
         parts += [told, _structure_table(fits)]
-    if times := [r for r in records if r["part"] == "sampling"]:
+    if times := pick(records, part="sampling"):
         told = (
             "Rows drawn in a second, and how many times faster the first way is: models of "
             f"{times[0]['width']} components, {times[0]['draws']:,} rows:"
@@ -236,8 +236,8 @@ def _structure_table(records: Records) -> str:
     shown = present(STRUCTURES, (r["structure"] for r in records))
     rows = []
     for name in dict.fromkeys(r["set"] for r in records):
-        own = [r for r in records if r["set"] == name]
-        cells = [_cell([r for r in own if r["structure"] == each]) for each in shown]
+        own = pick(records, set=name)
+        cells = [_cell(pick(own, structure=each)) for each in shown]
         rows.append([f"{name.upper()}, d = {own[0]['columns']}", *cells])
     return table(["", *(COLUMNS[name] for name in shown)], rows)
 
@@ -252,7 +252,7 @@ def _cell(records: Records) -> str:
 
 def rate(records: Records, columns: int, way: str) -> float | None:
     """Return rows drawn in a second, the median over seeds."""
-    own = [r for r in records if (r["columns"], r["way"]) == (columns, way)]
+    own = pick(records, columns=columns, way=way)
     return sorted(r["draws"] / r["draw_s"] for r in own)[len(own) // 2] if own else None
 
 
@@ -286,9 +286,9 @@ def figures(records: Records, arrays: Arrays) -> dict[str, Any]:
     if starts := [start for start in STARTS if f"features/{start}" in arrays]:
         name = next(r["set"] for r in records if r["part"] == "features")
         found["features"] = _draw_features(name, starts, arrays)
-    if fits := [r for r in records if r["part"] == "structures"]:
+    if fits := pick(records, part="structures"):
         found["structures"] = _draw_structures(fits)
-    if times := [r for r in records if r["part"] == "sampling"]:
+    if times := pick(records, part="sampling"):
         found["sampling"] = _draw_sampling(times)
     return found
 

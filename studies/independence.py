@@ -19,7 +19,7 @@ from studies.harness.study import (
     Study,
     check_choice,
 )
-from studies.harness.text import present, ranges, shown, table
+from studies.harness.text import pick, present, ranges, shown, table
 from studies.models.testers import METHODS
 
 # Mechanisms -------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def outside(records: Records) -> list[str]:
 
 
 def _levels(records: Records) -> list[Record]:
-    return [r for r in records if (r["kind"], r["method"]) == ("null", "marginals")]
+    return pick(records, kind="null", method="marginals")
 
 
 def tables(records: Records, paper: Paper) -> str:

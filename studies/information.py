@@ -26,7 +26,7 @@ from studies.harness.study import (
     check_choice,
     installed,
 )
-from studies.harness.text import present, shown, spread, table
+from studies.harness.text import pick, present, shown, spread, table, values
 from studies.models.fitted import Fitted
 from studies.models.ours import PAPER, fit_default, fit_tensor
 
@@ -161,19 +161,15 @@ def columns_of(records: Records) -> list[tuple[int, str]]:
     return [(rows, model) for rows in sizes for model in LABELS if (rows, model) in there]
 
 
-def those(records: Records, rows: int, model: str) -> list[Record]:
-    """Return the records of all seeds."""
-    return [record for record in records if (record["rows"], record["model"]) == (rows, model)]
-
-
 def tables(records: Records, paper: Paper) -> str:
     """Return the estimates for every k, and the errors of each model."""
     columns = columns_of(records)
     head = ["k", "exact", *(f"{LABELS[model]}, {rows:,} rows" for rows, model in columns)]
+    estimates = [values(records, "values", rows=rows, model=model) for rows, model in columns]
     by_part = [
         [
             *(str(place + 1), f"{value:.3f}"),
-            *(spread([r["values"][place] for r in those(records, *each)]) for each in columns),
+            *(spread([each[place] for each in found]) for found in estimates),
         ]
         for place, value in enumerate(records[0]["exact"])
     ]
@@ -198,7 +194,7 @@ def tables(records: Records, paper: Paper) -> str:
 
 
 def _error_line(records: Records, rows: int, model: str) -> list[str]:
-    own = those(records, rows, model)
+    own = pick(records, rows=rows, model=model)
     off = _off(own, "values")
     seen = f"{fmean(_off(own, 'seen_values')):.4f}" if "seen_values" in own[0] else ""
     chance = max(error for record in own for error in record["stderrs"])
@@ -243,7 +239,7 @@ def _panel(axes: Any, records: Records, rows: int) -> None:
     axes.plot(k, exact, color="black", linewidth=1, label="exact", zorder=1)
     models = [model for size, model in columns_of(records) if size == rows]
     for place, model in enumerate(models):
-        own = those(records, rows, model)
+        own = pick(records, rows=rows, model=model)
         values = list(zip(*(record["values"] for record in own), strict=True))
         mark, hue = MARKS[model]
         axes.errorbar(
@@ -343,11 +339,11 @@ def task_tables(records: Records, paper: Paper) -> str:
             rows.append([str(task), f"{exact[task]:.3f}", *cells])
         head = ["task", "exact", *(METHODS[m] for m in values)]
         parts += ["## Tasks solved", "\n".join(lines), table(head, rows)]
-    gaussian = [r for r in records if r["task"] == GAUSSIAN]
+    gaussian = pick(records, task=GAUSSIAN)
     if gaussian:
         rows = []
         for count in sorted({r["rows"] for r in gaussian}):
-            own = [r for r in gaussian if r["rows"] == count]
+            own = pick(gaussian, rows=count)
             pairs = [pair for r in own for pair in zip(r["values"], r["exact"], strict=True)]
             worst = max(abs(value - exact) for value, exact in pairs)
             rows.append([str(count), str(len(own)), f"{worst:.4f} nats"])
@@ -364,7 +360,7 @@ def task_figures(records: Records, arrays: Arrays) -> dict[str, Any]:
     left, right = axes[0]
     if any(r["task"] != GAUSSIAN for r in records):
         _draw_tasks(left, records)
-    gaussian = [r for r in records if r["task"] == GAUSSIAN]
+    gaussian = pick(records, task=GAUSSIAN)
     first = [r for r in gaussian if r["seed"] == min(r["seed"] for r in gaussian)]
     for place, record in enumerate(sorted(first, key=lambda r: r["rows"])):
         k = range(1, len(record["exact"]) + 1)

@@ -21,10 +21,11 @@ from studies.harness.study import (
     check_choice,
     installed,
 )
-from studies.harness.text import present, spread, table
+from studies.harness.text import pick, present, spread, table
 from studies.models.densities import fit_density
 from studies.models.fitted import Fitted
 from studies.models.imputers import fill_rows
+from studies.models.ours import sizes_of
 
 GAPS = "power_gaps"
 FILES = {"power": DEQUANTISED, "gas": "gas"}
@@ -161,10 +162,7 @@ def without_gaps(split: Split, how: str, seed: int) -> Split:
 
 def _fitted(settings: Settings, kind: str, split: Split, seed: int, device: str) -> Fitted:
     options: dict[str, dict[str, Any]] = {
-        "paper": {
-            **{"width": settings.width, "depth": settings.depth, "hidden": settings.hidden},
-            **{"batch": settings.batch, "steps": settings.steps},
-        },
+        "paper": sizes_of(settings),
         "ours": {"max_seconds": settings.ours_seconds},
         "nsf": {
             **{"transforms": (settings.nsf_transforms,), "hidden": settings.nsf_hidden},
@@ -232,7 +230,7 @@ def values(
 
 
 def _by_share(records: Records, name: str, figure: str = "test") -> str:
-    own = [r for r in records if r["set"] == name]
+    own = pick(records, set=name)
     models = models_of(own)
     lines = [
         [f"{share:g}", *(spread(values(own, name, share, m, figure), 2) for m in models)]
@@ -276,7 +274,7 @@ def figures(records: Records, arrays: Arrays) -> dict[str, Any]:
         return {}
     figure, axes = panels(3.5 * len(names), 3.2, len(names))
     for panel, name in zip(axes[0], names, strict=True):
-        _panel(panel, [r for r in records if r["set"] == name], name)
+        _panel(panel, pick(records, set=name), name)
     axes[0, 0].set_ylabel("test log-likelihood, nats per row")
     legend(figure, axes[0, 0])
     return {"curves": figure}

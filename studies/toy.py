@@ -22,7 +22,7 @@ from studies.harness.study import (
     Study,
     check_choice,
 )
-from studies.harness.text import present, spread, table
+from studies.harness.text import pick, present, spread, table
 from studies.models.densities import fit_density
 from studies.models.fitted import Fitted
 
@@ -260,7 +260,7 @@ def _cell(records: Records, name: str, model: str) -> str:
 
 
 def _seconds(records: Records, name: str, model: str) -> str:
-    own = [r for r in records if (r["set"], r["model"]) == (name, model)]
+    own = pick(records, set=name, model=model)
     steps = [r["fitted"]["steps"] for r in own if "steps" in r.get("fitted", {})]
     told = f" ({fmean(steps):.0f})" if steps else ""
     return f"{fmean(r['fit_s'] for r in own):.0f}{told}" if own else ""

@@ -25,7 +25,7 @@ from studies.harness.study import (
     Study,
     check_choice,
 )
-from studies.harness.text import present, spread, table
+from studies.harness.text import present, spread, table, values
 from studies.models.ours import fit_tensor, in_parts
 
 
@@ -135,11 +135,11 @@ def measure(settings: Settings, seed: int, context: Context, job: Record) -> Rec
     points = grid_of(target, settings.grid)
     started = time.perf_counter()
     if way == EMPIRICAL:
-        values = empirical(rows[: settings.rows], points)
+        found = empirical(rows[: settings.rows], points)
     else:
         model = _fitted(settings, target, rows, way, size, seed, device).double()
-        values = in_parts(model.cdf, points, model)
-    off = np.abs(values - target.cdf(points))
+        found = in_parts(model.cdf, points, model)
+    off = np.abs(found - target.cdf(points))
     seconds = round(time.perf_counter() - started, 2)
     return {"error": float(off.max()), "mean_error": float(off.mean()), "fit_s": seconds}
 
@@ -220,25 +220,22 @@ def tables(records: Records, paper: Paper) -> str:
     lines = []
     for name in dict.fromkeys(r["target"] for r in records):
         for way, label in LABELS.items():
-            cells = [spread(errors(records, name, way, size), 4) for size in sizes]
+            cells = [
+                spread(values(records, "error", target=name, way=way, size=size), 4)
+                for size in sizes
+            ]
             if any(cells):
                 lines.append([TARGETS[name].label, label, *cells])
-        chance = spread(errors(records, name, EMPIRICAL, 0), 4)
+        chance = spread(values(records, "error", target=name, way=EMPIRICAL), 4)
         empty = [""] * (len(sizes) - 1)
         lines.append([TARGETS[name].label, "empirical CDF of the rows", *empty, chance])
     told = (
         "Largest |F − exact F| on a grid (mean over seeds, ± their standard deviation), by the "
-        "number of components m. The empirical CDF, which has no m, stands in the last column: so "
-        "much is chance for fits by likelihood to the same rows."
+        "number of components m. The empirical CDF, which has no m, is in the last column: it "
+        "shows the sampling noise of the same rows."
     )
     head = ["target", "fitted by", *(f"m = {size}" for size in sizes)]
     return f"{told}\n\n{table(head, lines)}"
-
-
-def errors(records: Records, target: str, way: str, size: int) -> list[float]:
-    """Return the largest errors of all seeds."""
-    wanted = (target, way, size)
-    return [r["error"] for r in records if (r["target"], r["way"], r["size"]) == wanted]
 
 
 # The picture --------------------------------------------------------------------------------------
@@ -263,11 +260,11 @@ def figures(records: Records, arrays: Arrays) -> dict[str, Any]:
 def _panel(axes: Any, records: Records, name: str) -> None:
     sizes = sorted({r["size"] for r in records if r["way"] != EMPIRICAL})
     for way, label in LABELS.items():
-        found = [(size, errors(records, name, way, size)) for size in sizes]
-        drawn = [(size, values) for size, values in found if values]
+        every = [values(records, "error", target=name, way=way, size=size) for size in sizes]
+        drawn = [(size, found) for size, found in zip(sizes, every, strict=True) if found]
         style = {"color": HUES[way], "marker": MARKS[way], "markersize": 3.5, "linewidth": 1}
         axes.plot([size for size, _ in drawn], [fmean(v) for _, v in drawn], label=label, **style)
-    chance = errors(records, name, EMPIRICAL, 0)
+    chance = values(records, "error", target=name, way=EMPIRICAL)
     if chance:
         dashed = {"color": "black", "linestyle": "--", "linewidth": 0.8}
         axes.axhline(fmean(chance), label="empirical CDF of the rows", **dashed)

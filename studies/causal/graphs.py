@@ -24,7 +24,7 @@ from studies.harness.study import (
     Study,
     check_choice,
 )
-from studies.harness.text import spread, table
+from studies.harness.text import pick, spread, table
 from studies.models.testers import OutOfTimeError, gaussian, kernel, oracle
 
 METHODS = ("gaussian", "ours", "ours_q3", "kci", "oracle")
@@ -139,7 +139,7 @@ def tables(records: Records, paper: Paper) -> str:
         "deviation."
     ]
     for name in [name for name in TITLES if any(r["set"] == name for r in records)]:
-        own = [r for r in records if r["set"] == name]
+        own = pick(records, set=name)
         paired = _paired(own)
         for truth in own[0]["truths"]:
             first = truth == next(iter(own[0]["truths"]))
@@ -179,7 +179,7 @@ def _table(records: Records, truth: str, reported: Mapping[str, Sequence[str]]) 
     cells = [_mean([each[key] for each in nothing]) for key in KEYS]
     lines.append(["the empty graph", *cells, "0", "", "", "", "", str(len(nothing))])
     for method in METHODS:
-        own = [r for r in records if r["method"] == method]
+        own = pick(records, method=method)
         if own:
             lines.append([LABELS[method], *_cells(own, truth)])
     empty_cells = [""] * (len(HEADS) - 3)
@@ -231,7 +231,7 @@ def figures(records: Records, arrays: Arrays) -> dict[str, Any]:
         own = [r for r in records if r["set"] == name and r["finished"]]
         if own:
             seed = min(r["seed"] for r in own)
-            found[name] = _figure(name, [r for r in own if r["seed"] == seed])
+            found[name] = _figure(name, pick(own, seed=seed))
     return found
 
 

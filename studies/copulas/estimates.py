@@ -32,8 +32,8 @@ from studies.harness.study import (
     check_choice,
     installed,
 )
-from studies.harness.text import spread, table
-from studies.models.ours import PAPER, fit_default, fit_tensor
+from studies.harness.text import pick, spread, table
+from studies.models.ours import PAPER, fit_default, fit_tensor, sizes_of
 
 DRAWS = 100_000  # of a vine, whose rank correlations and tails have no closed form
 
@@ -135,9 +135,7 @@ def _estimated(
         limit = settings.ours_seconds
         return ours(train, val, q, max_seconds=limit, seed=seed, device=device)
     if model == "paper":
-        shape = {"width": settings.width, "depth": settings.depth, "hidden": settings.hidden}
-        how = {"batch": settings.batch, "steps": settings.steps, "seed": seed, "device": device}
-        return paper(train, val, q, **shape, **how)
+        return paper(train, val, q, seed=seed, device=device, **sizes_of(settings))
     # What needs no validation has those rows for training.
     whole = np.concatenate([train, val])
     return gaussian(whole, q) if model == "gaussian" else vine(whole, q, seed)
@@ -164,8 +162,10 @@ def tables(records: Records, paper: Paper) -> str:
     ]
     lines, scores = [], []
     for name in _names(records):
-        lines.append([SETS[name].label, "exact", *_exact(of(records, name, "truth")[0])])
-        for model in (m for m in LABELS if of(records, name, m)):
+        lines.append(
+            [SETS[name].label, "exact", *_exact(pick(records, set=name, model="truth")[0])]
+        )
+        for model in (m for m in LABELS if pick(records, set=name, model=m)):
             lines.append([SETS[name].label, LABELS[model], *_errors(records, name, model)])
         scores.append([SETS[name].label, *_scores(records, name)])
     fitted = [model for model in LABELS if model != "rows"]
@@ -182,13 +182,8 @@ def tables(records: Records, paper: Paper) -> str:
     )
 
 
-def of(records: Records, name: str, model: str) -> list[Record]:
-    """Return the records of all seeds."""
-    return [r for r in records if (r["set"], r["model"]) == (name, model)]
-
-
 def _names(records: Records) -> list[str]:
-    return [name for name in SETS if of(records, name, "truth")]
+    return [name for name in SETS if pick(records, set=name, model="truth")]
 
 
 def _values(record: Record) -> Any:
@@ -202,15 +197,17 @@ def _exact(truth: Record) -> list[str]:
 
 
 def _errors(records: Records, name: str, model: str) -> list[str]:
-    truth = _values(of(records, name, "truth")[0])
-    off = np.concatenate([_values(record) - truth for record in of(records, name, model)])
+    truth = _values(pick(records, set=name, model="truth")[0])
+    off = np.concatenate(
+        [_values(record) - truth for record in pick(records, set=name, model=model)]
+    )
     return [f"{value:.3f}" for value in np.sqrt((off**2).mean(0))]
 
 
 def _scores(records: Records, name: str) -> list[str]:
     fitted = [model for model in LABELS if model != "rows"]
     found = (
-        [r["test"] for r in of(records, name, model) if r["test"] is not None]
+        [r["test"] for r in pick(records, set=name, model=model) if r["test"] is not None]
         for model in ("truth", *fitted)
     )
     cells = [spread(values, 4) for values in found]
@@ -228,7 +225,7 @@ MARKS = {"paper": "s", "ours": "o", "rows": "x", "gaussian": "v", "vine": "^"}
 
 def figures(records: Records, arrays: Arrays) -> dict[str, Any]:
     """Return one figure: a column for each copula, its lower tail above its upper one."""
-    names = [name for name in SETS if of(records, name, "truth")]
+    names = [name for name in SETS if pick(records, set=name, model="truth")]
     if not names:
         return {}
     figure, grid = panels(2.0 * len(names) + 0.6, 4.2, len(names), 2, sharex=True, sharey=True)
@@ -245,11 +242,11 @@ def figures(records: Records, arrays: Arrays) -> dict[str, Any]:
 
 
 def _panel(axes: Any, records: Records, name: str, tail: str) -> None:
-    truth = of(records, name, "truth")[0]
+    truth = pick(records, set=name, model="truth")[0]
     q = truth["thresholds"]
     axes.plot(q, np.mean(truth[tail], 0), color="black", linewidth=1.2, label="exact")
     for model, label in LABELS.items():
-        own = of(records, name, model)
+        own = pick(records, set=name, model=model)
         if own:
             shares = np.array([np.mean(record[tail], 0) for record in own])  # (seeds, thresholds)
             axes.errorbar(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
+from typing import Any
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -61,6 +62,20 @@ def ranges(values: Iterable[int]) -> str:
     """
     found = sorted(values)
     return str(found[0]) if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
+
+
+def pick(records: Iterable[dict[str, Any]], **where: Any) -> list[dict[str, Any]]:
+    """Return the records that have these values.
+
+    >>> pick([{"set": "a", "seed": 0}, {"set": "b", "seed": 0}], set="b")
+    [{'set': 'b', 'seed': 0}]
+    """
+    return [r for r in records if all(r.get(name) == value for name, value in where.items())]
+
+
+def values(records: Iterable[dict[str, Any]], figure: str, **where: Any) -> list[Any]:
+    """Return one figure of the records that have these values."""
+    return [record[figure] for record in pick(records, **where)]
 
 
 def present(labels: Iterable[str], found: Iterable[str]) -> list[str]:

@@ -13,7 +13,7 @@ from studies.data.density import Rows, split_of
 from studies.harness.drawing import COLOURS, panels, rows_of_names
 from studies.harness.results import newest, read
 from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
-from studies.harness.text import present, table
+from studies.harness.text import pick, present, table
 from studies.models.densities import TAKE_GAPS, TENSORS, fit_density
 from studies.models.fitted import summary
 
@@ -117,7 +117,7 @@ def tables(records: Records, paper: Paper) -> str:
     ]
     for name in names:
         if name in paper.get("published", {}):
-            parts += _published(name, [r for r in records if r["set"] == name], paper)
+            parts += _published(name, pick(records, set=name), paper)
     return "\n\n".join(parts)
 
 
@@ -134,8 +134,8 @@ def _scores(records: Records, names: Sequence[str]) -> str:
     shown = _models(records)
     rows = []
     for name in names:
-        own = [r for r in records if r["set"] == name]
-        cells = [_cell([r for r in own if r["model"] == model]) for model in shown]
+        own = pick(records, set=name)
+        cells = [_cell(pick(own, model=model)) for model in shown]
         sizes = [f"{max(r[key] for r in own):,}" for key in ("train_rows", "partial_rows")]
         told = ", published split" if all(r["published_split"] for r in own) else ""
         rows.append([LABELS.get(name, name) + told, *cells, *sizes])
@@ -155,7 +155,7 @@ def _by_model(
     shown = _models(records)
     rows = []
     for name in names:
-        own = [[r for r in records if (r["set"], r["model"]) == (name, m)] for m in shown]
+        own = [pick(records, set=name, model=m) for m in shown]
         rows.append([LABELS.get(name, name), *(cell(some) if some else "" for some in own)])
     return table(["", *(heads or [COLUMNS[m] for m in shown])], rows)
 
@@ -185,7 +185,7 @@ def _published(name: str, records: Records, paper: Paper) -> list[str]:
     train = f"{paper['train_rows'][name]:,}"
     rows = [[model, figure, train] for model, figure in paper["published"][name].items()]
     for model in _models(records):
-        own = [r for r in records if r["model"] == model]
+        own = pick(records, model=model)
         gaps = own[0]["partial_rows"]
         seen = f"{own[0]['train_rows']:,}" + (f" and {gaps:,} with gaps" if gaps else "")
         rows.append([f"here: {COLUMNS[model]}", _cell(own), seen])
@@ -200,7 +200,7 @@ def _models(records: Records) -> list[str]:
 def _cell(records: Records) -> str:
     """Return the mean over seeds; of fits with and without rows with gaps, those with them."""
     most = max((r["train_rows"] for r in records), default=0)
-    own = [r for r in records if r["train_rows"] == most]
+    own = pick(records, train_rows=most)
     if not own:
         return ""
     means = [r["test_mean"] for r in own]
@@ -221,7 +221,7 @@ def figures(records: Records, arrays: Arrays) -> dict[str, Any]:
     models = _models(records)
     figure, axes = panels(7.2, 1.0 + 0.26 * len(models), len(names), sharey=True)
     for place, name in enumerate(names):
-        _panel(axes[0, place], [r for r in records if r["set"] == name], models)
+        _panel(axes[0, place], pick(records, set=name), models)
         axes[0, place].set_title(LABELS.get(name, name).replace(", ", ",\n"))
     figure.supxlabel("test log-likelihood, nats per row", fontsize=8)
     return {"scores": figure}

@@ -12,7 +12,7 @@ from marginals.numerics import logsumexp
 from marginals.selection.ensemble import mixture_weights
 from studies.data.density import Split, splits
 from studies.harness.study import Context, Paper, Record, Records, Settings, Study
-from studies.harness.text import spread, table
+from studies.harness.text import pick, spread, table
 from studies.models.ours import in_parts
 
 
@@ -149,7 +149,7 @@ def _member_tables(records: Records, paper: Paper) -> str:
     """Return the validation score of each member, and its weight in their mixture."""
     parts = []
     for name, sweep in dict.fromkeys((r["set"], r["sweep"]) for r in records):
-        own = [r for r in records if (r["set"], r["sweep"]) == (name, sweep)]
+        own = pick(records, set=name, sweep=sweep)
         scores = torch.tensor([r["scores"] for r in own], dtype=torch.float64).T
         weights = mixture_weights(scores)
         mixed = float(logsumexp(scores + weights.log()).mean())

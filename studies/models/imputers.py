@@ -235,10 +235,8 @@ def imputer(how: str, seed: int) -> Any:
     check_choice("the imputation", how, ("mean", "iterative", "mice"))
     if how == "mean":
         return SimpleImputer(keep_empty_features=True)
-    drawn = how == "mice"
-    return IterativeImputer(
-        sample_posterior=drawn, random_state=seed, keep_empty_features=not drawn
-    )
+    options = {"random_state": seed, "keep_empty_features": True}
+    return IterativeImputer(sample_posterior=how == "mice", **options)
 
 
 def fill_rows(train: Array, val: Array, how: str, seed: int) -> tuple[Array, Array]:

@@ -12,11 +12,18 @@ from torch import Tensor
 from marginals import MDMA, NMDMA, Continuous, build, fit
 from studies.data.density import Rows
 from studies.harness.machine import processor_seconds
+from studies.harness.study import Settings
 from studies.models.fitted import Fitted
 
 EFFORTS = ("fast", "balanced", "best")
 PAPER = {"tree": "balanced", "init": "paper"}  # on a tree that knows nothing of the data
+SIZES = ("width", "depth", "hidden", "batch", "steps")
 CHUNK = 5_000  # rows scored at a time
+
+
+def sizes_of(settings: Settings) -> dict[str, Any]:
+    """Return the settings of a study that say how large a model is and how it is trained."""
+    return {name: getattr(settings, name) for name in SIZES}
 
 
 def fit_default(

@@ -5,7 +5,7 @@ from typing import Any
 
 from studies.harness.drawing import legend, open_frame, panels
 from studies.harness.study import Arrays, Paper, Record, Records
-from studies.harness.text import spread, table
+from studies.harness.text import pick, spread, table
 from studies.speed.shapes import SAMPLING_FASTER, STEPS, Shape
 
 LABELS = {
@@ -24,7 +24,7 @@ def tables(records: Records, paper: Paper) -> str:
     """Return all tables, machine by machine."""
     parts = [PICTURE] if any(r["part"] == "scaling" for r in records) else []
     for machine in machines(records):
-        own = [r for r in records if r["machine"] == machine]
+        own = pick(records, machine=machine)
         parts.append(f"## {machine}")
         for part in (_rates, _steps, _quality, _queries, _fits, _scaling):
             parts += part(own)
@@ -50,7 +50,7 @@ def figure(x: float | None) -> str:
 
 
 def _found(records: Records, part: str) -> list[Record]:
-    return [r for r in records if r["part"] == part]
+    return pick(records, part=part)
 
 
 def _by_who(records: Records, name: str) -> dict[str, dict[str, Record]]:
@@ -115,7 +115,7 @@ def _quality(records: Records) -> list[str]:
     sets = list(dict.fromkeys(r["case"] for r in found))
     rows = []
     for who in dict.fromkeys(r["who"] for r in found):
-        own = [[r for r in found if (r["who"], r["case"]) == (who, name)] for name in sets]
+        own = [pick(found, who=who, case=name) for name in sets]
         cells = [spread([r["held_out"] for r in part]) for part in own]
         seconds = fmean(r["seconds"] for part in own for r in part)
         rows.append([who, *cells, figure(seconds)])
@@ -237,7 +237,7 @@ def figures(records: Records, arrays: Arrays) -> dict[str, Any]:
     height = 0.6 + 2.3 * len(names)
     figure, axes = panels(9.0, height, len(AXES), len(names), sharey="row")
     for row, name in zip(axes, names, strict=True):
-        own = [r for r in scaled if r["machine"] == name]
+        own = pick(scaled, machine=name)
         for panel, axis in zip(row, AXES, strict=True):
             _curves(panel, own, axis)
         row[0].set_title(name, loc="left")
