@@ -154,7 +154,9 @@ def ranks(frame: pd.DataFrame, sets: Sequence[str] | None = None) -> pd.Series:
 
 def ways(records: Records) -> list[tuple[str, float, str | None]]:
     """Return what was measured: a title, the share of gaps, how peers fill them."""
-    found = [("No cell missing", 0.0, None)] if any(r["missing"] == 0 for r in records) else []
+    found: list[tuple[str, float, str | None]] = []
+    if any(r["missing"] == 0 for r in records):
+        found.append(("No cell missing", 0.0, None))
     for share in sorted({r["missing"] for r in records if r["missing"]}):
         for fill in FILLS:
             title = f"{100 * share:.0f} % of the cells missing, peers after {fill} imputation"

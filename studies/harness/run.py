@@ -5,7 +5,6 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +47,8 @@ def run(
     results = _opened(study, size, folder, resume or again)
     settings = json.loads(json.dumps(vars(config.settings)))
     check_settings(study, results, settings)
-    run = {"command": command, "settings": settings, **describe_machine(device)}
-    results.runs.append(run)
+    machine = describe_machine(device)
+    results.runs.append({"command": command, "settings": settings, **machine})
     end = time.perf_counter() + seconds
     for seed in config.seeds:
         context = Context(device, data, reference, results.arrays)
@@ -94,7 +93,7 @@ def _measure(
     settings: Any,
     context: Context,
     about: Record,
-    same: Iterable[Record],
+    same: list[Record],
 ) -> str:
     """Measure a job, replace its records in the file, and say how it went."""
     job = {name: value for name, value in about.items() if name != "seed"}
@@ -112,7 +111,7 @@ def _measure(
             torch.cuda.empty_cache()
     took = round(time.perf_counter() - started, 2)
     last = {"took_s": took, "run": len(results.runs) - 1}
-    results.records = [record for record in results.records if record not in list(same)]
+    results.records = [record for record in results.records if record not in same]
     results.records += [{**about, **each, **last} for each in figures]
     results.write()
     errors = [each["failure"] for each in figures if "failure" in each]

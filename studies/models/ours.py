@@ -16,7 +16,10 @@ from studies.harness.study import Settings
 from studies.models.fitted import Fitted
 
 EFFORTS = ("fast", "balanced", "best")
-PAPER = {"tree": "balanced", "init": "paper"}  # on a tree that knows nothing of the data
+PAPER: dict[str, Any] = {
+    "tree": "balanced",
+    "init": "paper",
+}  # on a tree that knows nothing of the data
 SIZES = ("width", "depth", "hidden", "batch", "steps")
 CHUNK = 5_000  # rows scored at a time
 

@@ -117,7 +117,7 @@ def _here(settings: Settings, context: Context, job: Record) -> list[Record]:
 
 def _elsewhere(settings: Settings, context: Context, job: Record) -> list[Record]:
     """Measure in a new process, where nothing is warm and no memory is in use."""
-    told = {"settings": vars(settings), "device": context.device, "job": job}
+    told: Record = {"settings": vars(settings), "device": context.device, "job": job}
     told |= {"reference": context.reference, "threads": torch.get_num_threads()}
     words = [sys.executable, "-m", "studies.speed", json.dumps(told)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
