@@ -13,7 +13,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(STAMP)
-	$(BIN)/python -m marginals.cli.demo
+	$(BIN)/marginals demo
 
 test: lint types unit
 

@@ -2,8 +2,8 @@
 
     python docs/build_reference.py
 
-It fails if a public name has no docstring, or if a docstring lists arguments but leaves one out or
-names one that is not there.
+Fails if a public name has no docstring, or if the arguments that a docstring lists are not those of
+the signature.
 """
 
 import importlib
@@ -17,15 +17,19 @@ from typing import Any
 
 fill = TextWrapper(width=96, subsequent_indent="    ", break_long_words=False).fill
 PAGE = Path(__file__).with_name("reference.md")
-# What is public: the names in `__all__` of these modules, each under its first module.
+# Public: the names in `__all__` of these modules, each listed under the first that has it.
 MODULES = {
     "marginals": "The top of the package.",
-    "marginals.queries": "On a `Density`, by column positions; `MDMA` offers them by name.",
+    "marginals.queries": "Queries on a `Density` by column positions; `MDMA` has them by name.",
     "marginals.causal": 'Needs causal-learn: `pip install "marginals[causal]"`.',
-    "marginals.synthesis": "How good synthetic rows are.",
+    "marginals.synthesis": "The quality of synthetic rows.",
     "marginals.plotting": 'Needs matplotlib: `pip install "marginals[plot]"`.',
-    "marginals.columns": "What is known of columns, and the way from cells to evidence and back.",
+    "marginals.cells": "Cells as users give them, and evidence as densities take it.",
+    "marginals.columns": "Column kinds and schemas, and the encoding of cells as evidence.",
     "marginals.language": "The query language of `MDMA.query` and the command line.",
+    "marginals.densities": "Densities and what their methods return.",
+    "marginals.structure": "Trees of column groups, and functions that build them.",
+    "marginals.training": "Maximum likelihood for one density.",
 }
 HEAD = """# Reference
 
@@ -36,7 +40,7 @@ _ARGUMENT = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*): ")
 
 
 def main() -> None:
-    """Write the page, or fail with a list of what is not documented."""
+    """Write the page, or fail with a list of undocumented names."""
     text, faults = build()
     if faults:
         sys.exit("\n".join(faults))
@@ -44,7 +48,7 @@ def main() -> None:
 
 
 def build() -> tuple[str, list[str]]:
-    """Return the page and what is wrong with the docstrings."""
+    """Return the page and the faults of the docstrings."""
     parts, faults = [HEAD], []
     seen: set[Any] = set()
     for name, remark in MODULES.items():
@@ -62,7 +66,7 @@ def build() -> tuple[str, list[str]]:
 
 
 def members(name: str, thing: Any, seen: set[Any]) -> Iterator[tuple[str, Any]]:
-    """Give a public name and, of a class, its public methods that stand nowhere else."""
+    """Yield a public name and, of a class, its public methods that are not listed already."""
     yield name, thing
     if not inspect.isclass(thing):
         return
@@ -80,7 +84,7 @@ def members(name: str, thing: Any, seen: set[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def check(title: str, thing: Any) -> list[str]:
-    """Say what is wrong with a docstring."""
+    """Return the faults of a docstring."""
     text = inspect.cleandoc(thing.__doc__ or "")  # its own: getdoc would take a base's
     if not text:
         return [f"{title}: expected a docstring; got none."]
@@ -101,7 +105,7 @@ def entry(title: str, thing: Any) -> str:
 
 
 def parameters(thing: Any) -> list[inspect.Parameter]:
-    """Return the parameters that a caller gives."""
+    """Return the parameters, without `self` or `cls`."""
     if inspect.isclass(thing):
         maker = next(base for base in thing.__mro__ if "__init__" in vars(base))
         if not maker.__module__.startswith("marginals."):
@@ -111,19 +115,19 @@ def parameters(thing: Any) -> list[inspect.Parameter]:
 
 
 def signature(thing: Any) -> str:
-    """Return the parameters without annotations, which the docstrings put in words."""
+    """Return the parameters as text, without annotations."""
     plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters(thing)]
     return str(inspect.Signature(plain))[1:-1].replace("<factory>", "...")
 
 
 def arguments(text: str) -> Iterator[str]:
-    """Give the names that stand under Args."""
+    """Yield the names under Args."""
     for found in filter(None, map(_ARGUMENT.match, section(text))):
         yield from found[1].replace("*", "").split(", ")
 
 
 def section(text: str) -> list[str]:
-    """Return the lines under Args, less the indentation of their names."""
+    """Return the lines under Args, with the names not indented."""
     if "Args:\n" not in text:
         return []
     lines = text.split("Args:\n", 1)[1].split("\n")

@@ -1,31 +1,31 @@
-"""Learn the joint distribution of a table, then ask it anything, in closed form."""
+"""Learn the joint distribution of a table, then ask it anything, in closed form.
+
+Names are imported when they are first used, so that `import marginals` is quick.
+"""
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
-
-from marginals.cells import Evidence
-from marginals.columns import Categorical, Continuous, Integer
-from marginals.densities import NMDMA, Density, Mixture, TensorDensity, build
-from marginals.estimators.cross_fit import CrossFit, cross_fit
-from marginals.estimators.imputer import MDMAImputer
-from marginals.estimators.loading import load
-from marginals.estimators.mdma import MDMA
-from marginals.estimators.outlier_detector import MDMAOutlierDetector
-from marginals.estimators.predictors import MDMAClassifier, MDMARegressor
-from marginals.io.container import FileError
-from marginals.io.model_files import save
-from marginals.structure import Tree
-from marginals.synthesis import synthesis_report
-from marginals.training import FitConfig, FitResult, fit
 
 if TYPE_CHECKING:
     from marginals.causal import causal_graph
+    from marginals.cells import Evidence
+    from marginals.columns import Categorical, Continuous, Integer, Schema
+    from marginals.densities import NMDMA, Density, Mixture, TensorDensity
+    from marginals.densities.build import build
+    from marginals.estimators.cross_fit import CrossFit, cross_fit
+    from marginals.estimators.imputer import MDMAImputer
+    from marginals.estimators.loading import load
+    from marginals.estimators.mdma import MDMA
+    from marginals.estimators.outlier_detector import MDMAOutlierDetector
+    from marginals.estimators.predictors import MDMAClassifier, MDMARegressor
+    from marginals.io.model_files import save
+    from marginals.io.safe_files import FileError
+    from marginals.queries import TableView
+    from marginals.structure import Tree
+    from marginals.synthesis import synthesis_report
+    from marginals.training import FitConfig, FitResult, fit
 
-try:
-    __version__ = version("marginals")
-except PackageNotFoundError:  # run from a folder that was never installed
-    __version__ = "0"
+    __version__: str
 
 __all__ = [
     "MDMA",
@@ -44,6 +44,8 @@ __all__ = [
     "MDMAOutlierDetector",
     "MDMARegressor",
     "Mixture",
+    "Schema",
+    "TableView",
     "TensorDensity",
     "Tree",
     "build",
@@ -55,9 +57,56 @@ __all__ = [
     "synthesis_report",
 ]
 
+# The module of each public name; a test compares it with the imports above.
+_HOMES = {
+    "causal": ["causal_graph"],
+    "cells": ["Evidence"],
+    "columns": ["Categorical", "Continuous", "Integer", "Schema"],
+    "densities": ["NMDMA", "Density", "Mixture", "TensorDensity"],
+    "densities.build": ["build"],
+    "estimators.cross_fit": ["CrossFit", "cross_fit"],
+    "estimators.imputer": ["MDMAImputer"],
+    "estimators.loading": ["load"],
+    "estimators.mdma": ["MDMA"],
+    "estimators.outlier_detector": ["MDMAOutlierDetector"],
+    "estimators.predictors": ["MDMAClassifier", "MDMARegressor"],
+    "io.model_files": ["save"],
+    "io.safe_files": ["FileError"],
+    "queries": ["TableView"],
+    "structure": ["Tree"],
+    "synthesis": ["synthesis_report"],
+    "training": ["FitConfig", "FitResult", "fit"],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+# Public packages below the top: classes that methods return, and functions for experts.
+_PACKAGES = (
+    *("causal", "cells", "columns", "densities", "language", "leaves", "plotting", "queries"),
+    *("structure", "synthesis", "training"),
+)
+
 
 def __getattr__(name: str) -> Any:
-    """Import what needs an optional package when it is asked for."""
-    if name == "causal_graph":
-        return import_module("marginals.causal").causal_graph
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Import a public name or package when it is first used."""
+    if name in _HOME_OF:
+        found = getattr(import_module(f"marginals.{_HOME_OF[name]}"), name)
+    elif name in _PACKAGES:
+        found = import_module(f"marginals.{name}")
+    elif name == "__version__":
+        found = _version()
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PACKAGES, "__version__"})
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("marginals")
+    except PackageNotFoundError:  # run from a folder that was never installed
+        return "0"

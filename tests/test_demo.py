@@ -56,7 +56,7 @@ def test_surprise_names_the_cell_that_was_spoilt(data: demo.Wine) -> None:
     test = data.test.copy()
     spoilt = int(test.index[7])
     test.loc[spoilt, "hue"] = 4.0
-    table = demo.surprise(model, test)
+    table = demo.surprise(model, data.train, test)
     assert table.columns[0].header == f"row {spoilt}"
     assert cells(table)[0][:2] == ["hue", "4"]
 

@@ -1,6 +1,8 @@
-"""Imports point downward, so that any part can be read without what is built on it."""
+"""Imports point downward, so that each part can be read without those built on it."""
 
 import ast
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ def layer_of(path: Path) -> str:
 
 
 def imported(path: Path) -> set[str]:
-    """The marginals modules that a file imports, anywhere in it."""
+    """Return the marginals modules and names that a file imports, anywhere in it."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -44,6 +46,27 @@ def test_imports_point_downward(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_no_file_is_too_long(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 500
+
+
+def test_no_two_files_share_a_name() -> None:
+    counts = Counter(path.name for path in MODULES if path.name != "__init__.py")
+    assert [name for name, count in counts.items() if count > 1] == []
+
+
+def test_private_names_stay_in_their_module() -> None:
+    private = {
+        f"{path.relative_to(PACKAGE)}: {name}"
+        for path in MODULES
+        for name in imported(path)
+        if name.split(".")[-1].startswith("_")
+    }
+    assert private == set()
+
+
+def test_nothing_is_switched_by_the_thread() -> None:
+    """How a computation runs is passed down as a `Backend`."""
+    for path in MODULES:
+        assert not re.search(r"threading\.local|import local|ContextVar", path.read_text()), path
 
 
 def test_no_pickle() -> None:

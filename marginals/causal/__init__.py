@@ -1,8 +1,7 @@
-"""Causal graphs from tests of independence, with causal-learn: pip install "marginals[causal]"."""
+"""Causal graphs from independence tests, by causal-learn: pip install "marginals[causal]"."""
 
-from marginals.causal.adapters import PgmpyTest, register_causal_learn, tigramite_test
+from marginals.causal.adapters import PgmpyTest, lagged, register_causal_learn, tigramite_test
 from marginals.causal.graph import CausalGraph, causal_graph
-from marginals.causal.lags import lagged
 from marginals.causal.shd import adjacency, shd
 
 __all__ = [

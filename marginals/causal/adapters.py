@@ -1,9 +1,9 @@
-"""The test of independence in the words of other libraries: causal-learn, pgmpy and tigramite.
+"""The independence test for other libraries: causal-learn, pgmpy and tigramite.
 
-Each takes a fitted model, or anything with `names` and `independence_test(x, y, given=...)`. The
-libraries are imported when an adapter is made, never before; only causal-learn is installed with
-`pip install "marginals[causal]"`. tigramite is under the GPL: it is no dependency of any kind, and
-the adapter is a class that is made at run time for those who have installed it themselves.
+Each adapter accepts a fitted model, or anything with `names` and `independence_test(x, y,
+given=...)`. The libraries are imported on use; `pip install "marginals[causal]"` installs only
+causal-learn. tigramite is under the GPL and no dependency of any kind: its adapter is a class made
+at run time for users who installed it themselves.
 """
 
 import importlib
@@ -12,27 +12,20 @@ from typing import Any, final
 import numpy as np
 import pandas as pd
 
-from marginals.causal.lags import lagged, lagged_name
-from marginals.causal.pc_search import RecordedTests
-from marginals.causal.testers import as_tester, check_one_result
+from marginals.causal.pc_search import RecordedTests, as_tester, check_one_result
+from marginals.estimators.mdma import MDMA
 
 NAME = "marginals"
 
 
-def required(module: str, package: str, remedy: str | None = None) -> Any:
-    """Import a module of an optional package, or say how to get it.
-
-    Args:
-        module: what to import.
-        package: its name on the package index.
-        remedy: what to install instead, for packages that come with an extra of ours.
-    """
+def required(module: str, package: str = '"marginals[causal]"') -> Any:
+    """Import an optional module, or say which package to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
         raise ImportError(
-            f"Expected the package {package!r}; it is not installed ({error}). Run: "
-            f"pip install {remedy or package}."
+            f"Expected `{module.split('.')[0]}` to be installed; got: {error}. Run: pip install "
+            f"{package}."
         ) from error
 
 
@@ -42,31 +35,31 @@ def required(module: str, package: str, remedy: str | None = None) -> Any:
 def register_causal_learn(name: str = NAME) -> type:
     """Register the test with causal-learn, for `pc(data, indep_test=name, tester=model)`.
 
-    `tester` is a fitted model, tested at the rows it was fitted to, or anything that
-    `causal_graph` takes. Its columns are those of `data`, in order; beyond their number, `data` is
-    not read. Without a `tester` the default model is fitted to `data`.
+    `tester` is a fitted model, tested at the rows it was fitted to, or anything else that
+    `causal_graph` accepts. Only the number of columns of `data` is read, which must match. Without
+    `tester`, a default model is fitted to `data`.
 
     Args:
-        name: what the test is called.
+        name: name of the test.
 
     Returns:
-        the class registered.
+        the registered class.
     """
-    cit = required("causallearn.utils.cit", "causal-learn", '"marginals[causal]"')
+    cit = required("causallearn.utils.cit")
 
     class IndependenceCIT(cit.CIT_Base):  # type: ignore[name-defined]
-        """The test of independence of a model, by the positions of its columns."""
+        """Run a model's independence test by column position."""
 
         def __init__(self, data: Any, tester: Any = None, **options: Any) -> None:
             super().__init__(data, **options)
             self.check_cache_method_consistent(name, "")
-            given = isinstance(tester, RecordedTests)
-            found = data if tester is None else tester
-            self.tests = tester if given else RecordedTests(as_tester(found))
+            if not isinstance(tester, RecordedTests):
+                tester = RecordedTests(as_tester(data if tester is None else tester))
+            self.tests = tester
             if len(self.tests.names) != self.num_features:
                 raise ValueError(
                     f"Expected `data` to have the {len(self.tests.names)} columns of `tester`; "
-                    f"got {self.num_features}."
+                    f"got {self.num_features}. Give an array with as many columns."
                 )
 
         def __call__(self, x: int, y: int, condition_set: Any = None) -> float:
@@ -80,16 +73,16 @@ def register_causal_learn(name: str = NAME) -> type:
 
 @final
 class PgmpyTest:
-    """The test as a callable for pgmpy: `PC(ci_test=PgmpyTest(model))`.
+    """Wrap the test as a callable for pgmpy: `PC(ci_test=PgmpyTest(model))`.
 
-    After a call `statistic_`, `p_value_` and `effect_size_`, the largest absolute generalised
-    correlation, hold its result. Run it with `variant="stable"` and one job: the transforms kept
-    from test to test are those of one process.
+    After a call, `statistic_`, `p_value_` and `effect_size_` (the largest absolute generalised
+    correlation) hold the result. Use `variant="stable"` and one job, because transforms are shared
+    between tests within one process.
 
     Args:
-        model: a fitted model, or anything that `causal_graph` takes.
-        data: rows to test at, by default those that were fitted.
-        options: of the tests, see `marginals.queries.independence_test`.
+        model: a fitted model, or anything else that `causal_graph` accepts.
+        data: rows to test at; by default the fitted rows.
+        options: options of the tests, see `marginals.queries.independence_test`.
     """
 
     def __init__(self, model: Any, data: Any = None, **options: Any) -> None:
@@ -105,8 +98,8 @@ class PgmpyTest:
         significance_level: float = 0.05,
         **_: Any,
     ) -> bool:
-        """Say whether the columns pass for independent at a level."""
-        result = self.tests.result(self._at(X), self._at(Y), [self._at(z) for z in Z])
+        """Return whether the test accepts independence at a level."""
+        result = self.tests.result(self._at(X), self._at(Y), map(self._at, Z))
         self.statistic_, self.p_value_ = result.statistic, result.pvalue
         self.effect_size_ = float(result.correlations.abs().max())
         return bool(result.pvalue >= significance_level)
@@ -128,22 +121,23 @@ def tigramite_test(
     """Return the test as a tigramite `CondIndTest`, for `PCMCI(..., cond_ind_test=...)`.
 
     One model of the lagged table, see `lagged`, serves all tests. tigramite chooses the rows of
-    each (masks, missing samples, the start of the series), and the model transforms them.
+    each test (masks, missing samples, the start of the series) and the model transforms them.
 
-    tigramite is under the GPL and must be installed by yourself: pip install tigramite.
+    tigramite is under the GPL; install it yourself: pip install tigramite.
 
     Args:
-        model: fitted to `lagged(frame, max_lag)`; None fits the default to it, at the first test.
-        max_lag: the largest lag in any test, conditions included: twice tigramite's `tau_max` for
-            PCMCI, 0 for tables that are no time series.
-        options: of the tests, see `marginals.queries.independence_test`.
-        settings: of `CondIndTest`.
+        model: a model fitted to `lagged(frame, max_lag)`; None fits a default one at the first
+            test.
+        max_lag: largest lag in any test, conditions included: twice tigramite's `tau_max` for
+            PCMCI, 0 for tables that are not time series.
+        options: options of the tests, see `marginals.queries.independence_test`.
+        settings: arguments of `CondIndTest`.
     """
     check_one_result(options or {})
     base = required("tigramite.independence_tests.independence_tests_base", "tigramite")
 
     class IndependenceTest(base.CondIndTest):  # type: ignore[name-defined]
-        """The test of independence of a model of lagged columns."""
+        """Run the independence test of a model of lagged columns."""
 
         @property
         def measure(self) -> str:
@@ -158,25 +152,24 @@ def tigramite_test(
 
         def _get_array(self, *arguments: Any, **named: Any) -> Any:
             found = super()._get_array(*arguments, **named)
-            # The nodes of the array that is tested: without constant ones, where they are left out.
+            # The nodes of the tested array; longer answers also hold those without constants.
             self._nodes = found[6] if len(found) == 8 else found[2]
             return found
 
         def get_dependence_measure(self, array: Any, xyz: Any, data_type: Any = None) -> float:
             """Return the statistic of a test at the samples in `array`, (columns, rows)."""
             if self._model is None:
-                self._model = as_tester(_lagged_frame(self.dataframe, max_lag), fit_only=True)
-            sides = [[self._named(*node) for node in side] for side in self._nodes]
-            order = [name for side in sides for name in side]
-            rows = pd.DataFrame(np.asarray(array).T, columns=order)
-            x, y, z = sides
+                table = _lagged_frame(self.dataframe, max_lag)
+                self._model = MDMA(random_state=0).fit(table)
+            x, y, z = ([self._named(*node) for node in side] for side in self._nodes)
+            rows = pd.DataFrame(np.asarray(array).T, columns=[*x, *y, *z])
             self._result = self._model.independence_test(
                 x, y, given=z or None, data=rows, **options or {}
             )
             return self._result.statistic
 
         def get_analytic_significance(self, value: float, T: int, dim: int, xyz: Any) -> float:  # noqa: N803
-            """Return the p-value of the test made last."""
+            """Return the p-value of the latest test."""
             return self._result.pvalue
 
         def _named(self, variable: int, lag: int) -> str:
@@ -185,18 +178,47 @@ def tigramite_test(
                     f"Expected lags up to `max_lag`, {max_lag}; got {-lag}. PCMCI needs twice its "
                     "`tau_max`."
                 )
-            return lagged_name(self.dataframe.var_names[variable], -lag)
+            return _lagged_name(self.dataframe.var_names[variable], -lag)
 
     return IndependenceTest()
 
 
+def lagged(frame: pd.DataFrame, max_lag: int) -> pd.DataFrame:
+    """Return each row of a series with the rows before it: columns "x", "x[t-1]", "x[t-2]", ...
+
+    Args:
+        frame: the series, in order of time.
+        max_lag: how many steps to look back.
+
+    >>> lagged(pd.DataFrame({"x": [1, 2, 3]}), 1)
+       x  x[t-1]
+    0  2       1
+    1  3       2
+    """
+    last = len(frame)
+    if not 0 <= max_lag < last:
+        raise ValueError(
+            f"Expected `max_lag` to be at least 0 and less than the {last} rows; got {max_lag}."
+        )
+    parts = [
+        frame.iloc[max_lag - lag : last - lag]
+        .reset_index(drop=True)
+        .rename(columns={name: _lagged_name(name, lag) for name in frame.columns})
+        for lag in range(max_lag + 1)
+    ]
+    return pd.concat(parts, axis=1)
+
+
+def _lagged_name(name: Any, lag: int) -> str:
+    return f"{name}[t-{lag}]" if lag else str(name)
+
+
 def _lagged_frame(dataframe: Any, max_lag: int) -> pd.DataFrame:
-    """Return the lagged table of a tigramite dataframe, of all its series."""
+    """Return the lagged table of all series in a tigramite dataframe."""
     parts = []
     for series in dataframe.values.values():
-        values = np.asarray(series, dtype=float)
-        missing = dataframe.missing_flag
-        if missing is not None:
-            values = np.where(values == missing, np.nan, values)
-        parts.append(lagged(pd.DataFrame(values, columns=list(dataframe.var_names)), max_lag))
+        values = pd.DataFrame(np.asarray(series, dtype=float), columns=list(dataframe.var_names))
+        if dataframe.missing_flag is not None:
+            values = values.mask(values == dataframe.missing_flag)
+        parts.append(lagged(values, max_lag))
     return pd.concat(parts, ignore_index=True)

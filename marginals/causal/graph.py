@@ -1,7 +1,10 @@
 """Causal graphs by the PC algorithm, with one model for all tests."""
 
+import json
+import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, final
 
 import networkx as nx
@@ -9,26 +12,26 @@ import numpy as np
 import pandas as pd
 
 from marginals.causal.adapters import NAME, register_causal_learn, required
-from marginals.causal.files import write
 from marginals.causal.knowledge import knowledge_of, node_names, settled
-from marginals.causal.mixed import directed_edges, undirected_edges
-from marginals.causal.pc_search import RecordedTests
-from marginals.causal.testers import as_tester
+from marginals.causal.pc_search import RecordedTests, as_tester, names_of
+from marginals.structure.mixed_graph import directed_edges, undirected_edges
+
+SUFFIXES = (".graphml", ".json", ".dot")
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class CausalGraph:
-    """What PC found: the graphs that explain the same independences, as one mixed graph.
+    """Hold the result of PC: all graphs that explain the same independences, as one mixed graph.
 
     Args:
-        graph: a `networkx.DiGraph`; an undirected edge, whose direction the tests leave open, is
-            there both ways. Edges have the attributes `kind`, "directed" or "undirected", and
-            `pvalue`, the largest of the tests that kept them.
-        names: of the columns.
+        graph: a `networkx.DiGraph`; an undirected edge, whose direction the tests leave open,
+            appears both ways. Edges have the attributes `kind`, "directed" or "undirected", and
+            `pvalue`, the largest p-value of the tests that kept them.
+        names: names of the columns.
         tests: every test run: x, y, given, statistic, pvalue, n.
-        alpha: the level of the tests.
-        seconds: that the search took, without the fit.
+        alpha: level of the tests.
+        seconds: duration of the search, without the fit.
     """
 
     graph: nx.DiGraph
@@ -39,31 +42,43 @@ class CausalGraph:
 
     @property
     def directed(self) -> list[tuple[Any, Any]]:
-        """The directed edges (from, to)."""
+        """Return the directed edges (from, to)."""
         return directed_edges(self.graph)
 
     @property
     def undirected(self) -> list[tuple[Any, Any]]:
-        """The undirected edges, each once."""
+        """Return the undirected edges, each once."""
         return undirected_edges(self.graph)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the graph; see `marginals.plotting.graph`.
 
         Args:
-            ax: matplotlib axes, by default new ones.
+            ax: matplotlib axes; by default new ones.
         """
-        from marginals.plotting.network import graph
+        from marginals.plotting import graph
 
         return graph(self.graph, ax=ax)
 
-    def save(self, path: Any) -> None:
-        """Write the graph for other programs: .graphml, .json (node-link) or .dot by the suffix.
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the graph for other programs, in the format of the file's suffix.
 
         Args:
-            path: of the file.
+            path: file that ends in .graphml, .json (networkx's node-link form) or .dot (Graphviz).
         """
-        write(self.graph, path)
+        target = Path(path)
+        suffix = target.suffix.lower()
+        if suffix not in SUFFIXES:
+            raise ValueError(
+                f"Expected the file of a graph to end in one of {list(SUFFIXES)}; got "
+                f"{str(path)!r}."
+            )
+        if suffix == ".graphml":
+            nx.write_graphml(_distinct(self.graph), target)
+            return
+        content = nx.node_link_data(self.graph, edges="edges")
+        text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        target.write_text(text if suffix == ".json" else dot(self.graph), encoding="utf-8")
 
     def __str__(self) -> str:
         lines = [f"{a} -> {b}" for a, b in self.directed]
@@ -82,36 +97,34 @@ def causal_graph(
 ) -> CausalGraph:
     """Find the causal graph of columns by causal-learn's PC (stable), with a model's tests.
 
-    One fit serves all tests, and each column is transformed once for each set of columns that it
-    is tested given. Rows with missing cells count: see `incomplete` of the test for what is done
-    where a column conditioned on is missing. The graph says what the data says only if all common
-    causes are among the columns, and independences in the data come from the graph alone.
+    One fit serves all tests, and each column is transformed once for each set of columns it is
+    tested given. Rows with missing cells are used; the test option `incomplete` decides what
+    happens where a column conditioned on is missing. PC assumes that all common causes are among
+    the columns and that independences in the data come from the graph alone.
 
     Needs causal-learn: pip install "marginals[causal]".
 
     Args:
-        model_or_df: a table, each of whose rows is tested under a model that was fitted to others,
-            see `cross_fit`; a fitted model, tested at the rows it was fitted to or at `data`; or
-            any object with `names` and `independence_test(x, y, given=...)`.
-        alpha: the level of the tests: two columns are parted where a p-value is above it.
-        max_cond_vars: the most columns conditioned on, by default as many as PC asks for.
+        model_or_df: a table, whose rows are each tested under a model fitted to the others, see
+            `cross_fit`; a fitted model, tested at the rows it was fitted to or at `data`; or any
+            object with `names` and `independence_test(x, y, given=...)`.
+        alpha: level of the tests: a p-value above it separates two columns.
+        max_cond_vars: most columns to condition on; by default as many as PC needs.
         background_knowledge: a dict with lists of edges (from, to) under "required" and
             "forbidden", and lists of columns from the earliest to the latest under "tiers"; or
             causal-learn's `BackgroundKnowledge`. A required edge is kept whatever the tests say.
         data: rows to test at.
-        options: of the tests, see `marginals.queries.independence_test`.
+        options: options of the tests, see `marginals.queries.independence_test`.
     """
     if not 0 < alpha < 1:
         raise ValueError(f"Expected `alpha` to lie between 0 and 1; got {alpha}.")
     if max_cond_vars is not None and max_cond_vars < 0:
         raise ValueError(f"Expected `max_cond_vars` to be at least 0; got {max_cond_vars}.")
-    search = required(
-        "causallearn.search.ConstraintBased.PC", "causal-learn", '"marginals[causal]"'
-    )
+    search = required("causallearn.search.ConstraintBased.PC")
     register_causal_learn()
     tester = as_tester(model_or_df, data, **options)
     started = time.perf_counter()
-    names = RecordedTests(tester).names
+    names = names_of(tester)
     knowledge = knowledge_of(background_knowledge, names)
     tests = RecordedTests(tester, alpha, settled(knowledge, names))
     found = search.pc(
@@ -126,27 +139,50 @@ def causal_graph(
     )
     frame = tests.frame()
     graph = _mixed(found.G.graph, names, frame)
-    seconds = time.perf_counter() - started
-    return CausalGraph(graph, tuple(names), frame, alpha, seconds)
+    return CausalGraph(graph, tuple(names), frame, alpha, time.perf_counter() - started)
+
+
+def dot(graph: nx.DiGraph) -> str:
+    r"""Return a mixed graph in Graphviz's language, each undirected edge once.
+
+    >>> print(dot(nx.DiGraph([("a", "b"), ("b", "c"), ("c", "b")])), end="")
+    digraph {
+      "a"; "b"; "c";
+      "a" -> "b";
+      "b" -> "c" [dir=none];
+    }
+    """
+    graph = _distinct(graph)
+    lines = [f"  {_quoted(a)} -> {_quoted(b)};" for a, b in directed_edges(graph)]
+    lines += [f"  {_quoted(a)} -> {_quoted(b)} [dir=none];" for a, b in undirected_edges(graph)]
+    nodes = " ".join(f"{_quoted(node)};" for node in graph.nodes)
+    return "\n".join(["digraph {", f"  {nodes}", *lines, "}"]) + "\n"
 
 
 def _mixed(marks: Any, names: list[Any], tests: pd.DataFrame) -> nx.DiGraph:
     """Read causal-learn's matrix: marks[j, i] = 1 and marks[i, j] = -1 for i -> j."""
     graph = nx.DiGraph()
     graph.add_nodes_from(names)
-    joined = np.asarray(marks) != 0
     tails = np.asarray(marks) == -1
-    pairs = tests.groupby(["x", "y"], sort=False)  # names need have no order
+    pairs = tests.groupby(["x", "y"], sort=False)  # names of mixed types have no order
     largest = {frozenset(pair): p for pair, p in pairs["pvalue"].max().items()}
-    for i, a in enumerate(names):
-        for j, b in enumerate(names):
-            # An edge whose both ends are arrows has no direction either.
-            open_ = tails[i, j] == tails[j, i]
-            if joined[i, j] and (open_ or tails[i, j]):
-                told = (
-                    {"pvalue": float(p)}
-                    if (p := largest.get(frozenset((a, b)))) is not None
-                    else {}
-                )
-                graph.add_edge(a, b, kind="undirected" if open_ else "directed", **told)
+    for i, j in np.argwhere(np.asarray(marks) != 0):
+        undirected = tails[i, j] == tails[j, i]  # arrows at both ends show no direction either
+        if undirected or tails[i, j]:
+            graph.add_edge(names[i], names[j], kind="undirected" if undirected else "directed")
+            p = largest.get(frozenset((names[i], names[j])))
+            if p is not None:
+                graph.edges[names[i], names[j]]["pvalue"] = float(p)
     return graph
+
+
+def _distinct(graph: nx.DiGraph) -> nx.DiGraph:
+    """Return the graph with names that differ as text; 1 and "1" become 1 and '1'."""
+    if len({str(node) for node in graph.nodes}) == len(graph):
+        return graph
+    return nx.relabel_nodes(graph, {node: repr(node) for node in graph.nodes})
+
+
+def _quoted(name: Any) -> str:
+    text = str(name).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'

@@ -1,126 +1,134 @@
-"""The tests that a search for a graph runs: each once, recorded, the next ones made ready."""
+"""The independence tests that a search for a graph runs: each once, recorded, the next prepared."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import combinations
-from typing import Any, Protocol, final
+from numbers import Integral
+from typing import Any, final
 
 import pandas as pd
 
+from marginals.estimators.cross_fit import cross_fit
 from marginals.queries import IndependenceResult
 
 Pair = frozenset[int]
 
 
-class Tester(Protocol):
-    """What is needed of a model, a cross-fitted one, or anything else that tests independence."""
+def as_tester(model_or_df: Any, data: Any = None, **options: Any) -> Any:
+    """Return an object with `names` and `independence_test(x, y, given=...)`.
 
-    def independence_test(self, x: Any, y: Any, given: Any = None) -> IndependenceResult:
-        """Test whether columns are independent, perhaps given others."""
-        ...
+    Args:
+        model_or_df: a fitted model, tested at `data` or at the rows it was fitted to; an object
+            that runs its own tests; or a table, which is cross-fitted.
+        data: rows to test at.
+        options: options of the tests, see `marginals.queries.independence_test`.
+    """
+    check_one_result(options)
+    tester = model_or_df
+    if not hasattr(tester, "independence_test"):
+        tester = cross_fit(tester)
+    if hasattr(tester, "independence_tester"):
+        return tester.independence_tester(data=data, **options)
+    names_of(tester)
+    if data is not None or options:
+        raise ValueError(
+            "Expected neither `data` nor test options with an object that runs its own tests, "
+            f"{type(tester).__name__}; got {sorted(options) or 'data'}. Set them there."
+        )
+    return tester
+
+
+def check_one_result(options: Mapping[str, Any]) -> None:
+    """Raise if the options ask for several results per test."""
+    q = options.get("q", 1)
+    if not isinstance(q, Integral):
+        raise ValueError(
+            f"Expected `q` to be one whole number, as one p-value decides about a pair; got {q!r}. "
+            "Give one, and search again for each other."
+        )
 
 
 def names_of(tester: Any) -> list[Any]:
-    """Return the names of the columns that a tester knows.
-
-    Args:
-        tester: has `names`, or the `schema_` of a fitted model.
-    """
+    """Return a tester's column names, from its `names` or the `schema_` of a fitted model."""
     schema = getattr(tester, "schema_", None)
     names = getattr(tester, "names", None) if schema is None else schema.names
     if names is None or not hasattr(tester, "independence_test"):
         raise TypeError(
             "Expected a fitted model, or an object with `names` and `independence_test(x, y, "
-            f"given=...)`; got {type(tester).__name__}."
+            f"given=...)`; got {type(tester).__name__}. Fit a model first."
         )
     return list(names)
 
 
 @final
 class RecordedTests:
-    """Tests by the positions of columns, each run once and written down.
+    """Run tests by column position, each once, and record them.
 
-    A search like PC goes up by the number of columns conditioned on, and given Z asks only about
-    columns that are still joined. All of these are transformed in one pass if the tester can
-    (`prepare`), since they share their evidence.
+    PC increases the number of columns it conditions on, and given Z only tests columns that are
+    still joined. If the tester has `prepare`, all of these are transformed in one pass, since they
+    share their evidence.
 
     Args:
-        tester: what tests.
-        alpha: the level above which a pair is no longer joined; None expects any pair.
-        settled: p-values of pairs that are not to be tested.
+        tester: a fitted model or another object with `names` and `independence_test`.
+        alpha: level above which a pair is no longer joined; None prepares nothing.
+        settled: p-values of pairs that are not tested.
     """
 
     def __init__(
-        self,
-        tester: Tester,
-        alpha: float | None = None,
-        settled: dict[Pair, float] | None = None,
+        self, tester: Any, alpha: float | None = None, settled: dict[Pair, float] | None = None
     ) -> None:
         self.names = names_of(tester)
         self._tester, self._alpha, self._settled = tester, alpha, settled or {}
         self._found: dict[tuple[Pair, frozenset[int]], IndependenceResult] = {}
         self._joined = {frozenset(p) for p in combinations(range(len(self.names)), 2)}
-        self._parted: set[Pair] = {p for p, value in self._settled.items() if value == 1}
+        self._separated: set[Pair] = {p for p, value in self._settled.items() if value == 1}
         self._depth = -1
         self._ready: set[frozenset[int]] = set()
 
     def pvalue(self, x: int, y: int, given: Iterable[int] = ()) -> float:
-        """Return the p-value of one test.
-
-        Args:
-            x, y: positions of columns.
-            given: positions of the columns to condition on.
-        """
+        """Return the p-value of one test, or the settled one; arguments are column positions."""
         pair = frozenset((int(x), int(y)))
-        if pair in self._settled:
-            return self._settled[pair]
-        return self.result(x, y, given).pvalue
+        return self._settled[pair] if pair in self._settled else self.result(x, y, given).pvalue
 
     def result(self, x: int, y: int, given: Iterable[int] = ()) -> IndependenceResult:
-        """Return one test.
-
-        Args:
-            x, y: positions of columns.
-            given: positions of the columns to condition on.
-        """
+        """Return the result of one test; arguments are column positions."""
         pair, known = frozenset((int(x), int(y))), frozenset(map(int, given))
         if (pair, known) not in self._found:
             self._prepare(known)
-            first, second = sorted(pair)
             result = self._tester.independence_test(
-                self.names[first], self.names[second], given=self._named(sorted(known)) or None
+                *self._named(pair), given=self._named(known) or None
             )
             self._found[pair, known] = result
             if self._alpha is not None and result.pvalue > self._alpha:
-                self._parted.add(pair)
+                self._separated.add(pair)
         return self._found[pair, known]
 
     def frame(self) -> pd.DataFrame:
-        """Return all tests run, in their order: x, y, given, statistic, pvalue, n."""
+        """Return all tests in the order they ran: x, y, given, statistic, pvalue, n."""
         rows = [
-            (*self._named(sorted(pair)), tuple(self._named(sorted(known))), *_figures(result))
-            for (pair, known), result in self._found.items()
+            (*self._named(pair), tuple(self._named(known)), r.statistic, r.pvalue, r.n)
+            for (pair, known), r in self._found.items()
         ]
         return pd.DataFrame(rows, columns=["x", "y", "given", "statistic", "pvalue", "n"])
 
     def _prepare(self, known: frozenset[int]) -> None:
-        """Transform what is likely to be tested given these columns."""
-        if len(known) > self._depth:  # pairs are parted when a depth is done
+        """Transform the columns that are likely to be tested given these."""
+        if len(known) > self._depth:  # PC removes edges at the end of each depth
             self._depth = len(known)
-            self._joined -= self._parted
+            self._joined -= self._separated
         prepare = getattr(self._tester, "prepare", None)
         if prepare is None or self._alpha is None or known in self._ready:
             return
         self._ready.add(known)
-        asked = expected(self._joined, known)
-        if asked:
-            prepare(self._named(sorted(asked)), self._named(sorted(known)) or None)
+        columns = expected(self._joined, known)
+        if columns:
+            prepare(self._named(columns), self._named(known) or None)
 
-    def _named(self, positions: Sequence[int]) -> list[Any]:
-        return [self.names[i] for i in positions]
+    def _named(self, positions: Iterable[int]) -> list[Any]:
+        return [self.names[i] for i in sorted(positions)]
 
 
 def expected(joined: Iterable[Pair], known: frozenset[int]) -> set[int]:
-    """Return the columns of pairs that PC tests given others: these are neighbours of one of them.
+    """Return the columns that PC tests given `known`: one of each pair is adjacent to all of it.
 
     >>> sorted(expected([frozenset(p) for p in [(0, 1), (0, 2), (2, 3)]], frozenset({2})))
     [0, 1]
@@ -135,7 +143,3 @@ def expected(joined: Iterable[Pair], known: frozenset[int]) -> set[int]:
         if column not in known and known <= neighbours and others:
             found |= {column, *others}
     return found
-
-
-def _figures(result: IndependenceResult) -> tuple[float, float, int]:
-    return result.statistic, result.pvalue, result.n

@@ -1,4 +1,4 @@
-"""The structural Hamming distance between graphs of directed and undirected edges."""
+"""The structural Hamming distance between graphs with directed and undirected edges."""
 
 from typing import Any, Literal
 
@@ -6,23 +6,21 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from marginals.causal.mixed import arrows
-
 Convention = Literal["usual", "cdt"]
 
 
 def shd(first: Any, second: Any, convention: Convention = "usual") -> int:
-    """Count the edges by which two graphs of the same columns differ.
+    """Count the edges by which two graphs over the same columns differ.
 
-    "usual" counts pairs of columns that are joined otherwise in the two graphs: an edge that is
-    missing, extra, reversed, or directed in one of them only counts one. "cdt" is SHD(D) of the
-    Causal Discovery Toolbox with `double_for_anticausal`, which the paper of MDMA reports: it
-    counts entries of the adjacency matrix, where an undirected edge has two. So a reversed edge
-    counts two, a missing or extra undirected edge two as well, and all else one.
+    "usual" counts pairs of columns whose edge differs: missing, extra, reversed, or directed in one
+    graph only counts one. "cdt" is SHD(D) of the Causal Discovery Toolbox with
+    `double_for_anticausal`, which the MDMA paper reports: it counts entries of the adjacency
+    matrix, in which an undirected edge has two. A reversed edge then counts two, as does a missing
+    or extra undirected edge, and everything else one.
 
     Args:
         first, second: networkx graphs, `CausalGraph` or adjacency frames: [a, b] is true for the
-            edge a -> b, and [b, a] too if it is undirected. The order of the columns is free.
+            edge a -> b, and [b, a] too if it is undirected. Columns may come in any order.
         convention: "usual" or "cdt".
 
     >>> shd(nx.DiGraph([("a", "b")]), nx.DiGraph([("b", "a")]))
@@ -44,36 +42,29 @@ def shd(first: Any, second: Any, convention: Convention = "usual") -> int:
 
 
 def adjacency(graph: Any, name: str = "graph") -> pd.DataFrame:
-    """Return a graph as a frame of booleans: [a, b] for a -> b, [b, a] too if it is undirected.
+    """Return a graph as a frame of booleans: [a, b] for a -> b, and [b, a] too if undirected.
 
     Args:
         graph: a networkx graph, a `CausalGraph` or such a frame.
-        name: what the argument is called in errors.
+        name: name of the argument in errors.
 
     >>> adjacency(nx.DiGraph([("a", "b")])).astype(int).to_numpy().tolist()
     [[0, 1], [0, 0]]
     """
-    graph = getattr(graph, "graph", graph) if not isinstance(graph, nx.Graph) else graph
+    graph = graph if isinstance(graph, nx.Graph) else getattr(graph, "graph", graph)
     if isinstance(graph, nx.Graph):
-        found = pd.DataFrame(False, index=list(graph.nodes), columns=list(graph.nodes))
-        for a, b in arrows(graph):
-            found.loc[a, b] = True
-        return found
+        return nx.to_pandas_adjacency(graph, weight=None).astype(bool)
     if not isinstance(graph, pd.DataFrame):
         raise TypeError(
             f"Expected `{name}` to be a networkx graph, a CausalGraph or an adjacency frame; got "
             f"{type(graph).__name__}."
         )
-    return _checked(graph, name)
-
-
-def _checked(frame: pd.DataFrame, name: str) -> pd.DataFrame:
-    if set(frame.index) != set(frame.columns) or not frame.index.is_unique:
+    if set(graph.index) != set(graph.columns) or not graph.index.is_unique:
         raise ValueError(
-            f"Expected `{name}` to name the same columns along both sides; got {list(frame.index)} "
-            f"and {list(frame.columns)}."
+            f"Expected `{name}` to name the same columns along both sides; got {list(graph.index)} "
+            f"and {list(graph.columns)}."
         )
-    square = frame.loc[:, list(frame.index)]
+    square = graph.loc[:, list(graph.index)]
     if not bool(square.isin([0, 1]).all(axis=None)):
         raise ValueError(f"Expected `{name}` to hold 0 and 1; got other values.")
     return square.astype(bool)

@@ -1,7 +1,7 @@
-"""Evidence: what is known of a row, cell by cell."""
+"""Evidence: what is given about each cell of some rows."""
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, SupportsFloat, final
@@ -9,7 +9,6 @@ from typing import Any, SupportsFloat, final
 import torch
 from torch import Tensor
 
-from marginals.cells.leaf_cells import Cells
 from marginals.numerics import select
 
 Known = float | int | tuple[float | None, float | None] | set[int] | frozenset[int]
@@ -18,19 +17,24 @@ Known = float | int | tuple[float | None, float | None] | set[int] | frozenset[i
 @final
 @dataclass(frozen=True)
 class Evidence:
-    """B rows of knowledge about some columns; the other columns are missing.
+    """B rows of evidence about some columns; all other columns are missing.
 
-    A cell is exact (`lower == upper`), the interval (lower, upper], missing (NaN in both), or, in a
-    categorical column, one of a set of codes. Build it with `exact`, `interval` or `of`.
+    A cell is exact (`lower == upper`), the interval (lower, upper], missing (NaN in both) or
+    impossible (`lower > upper`); in a categorical column it may also be a set of codes. Build
+    evidence with `exact`, `interval` or `of`.
+
+    The last four arguments are facts about all rows. They save work and never change an answer;
+    each method keeps those that stay true, and `with_facts` and `observed` find them.
 
     Args:
         columns: the columns, each once.
-        lower, upper: (B, n). `upper is lower` promises that there is no interval.
-        sets: by column, a mask (B, C) or (1, C) of the categories allowed.
-        intervals: the columns that may hold an interval.
-        complete: a promise that every cell is exact.
-        patterns: a promise that there is no interval, and that each row knows one of these sets of
-            columns, made for training data; empty if nothing is promised.
+        lower, upper: the bounds of the cells, (B, n).
+        sets: by column, a mask (B, C) or (1, C) of the allowed categories.
+        intervals: no other column holds an interval or an impossible cell.
+        complete: whether every cell is known to be exact.
+        patterns: if not empty, there are no intervals or sets, and the observed columns of each
+            row are one of these sets.
+        valid_for: the `categories` of the density that has checked these columns and codes.
 
     >>> Evidence.exact(torch.tensor([[1.0, torch.nan]]))
     Evidence(1 row: column 0 exact, column 1 missing)
@@ -43,12 +47,13 @@ class Evidence:
     intervals: frozenset[int] = frozenset()
     complete: bool = False
     patterns: tuple[tuple[int, ...], ...] = ()
+    valid_for: tuple[int | None, ...] | None = None
 
     # Building ---------------------------------------------------------------------------------
 
     @staticmethod
     def exact(x: Tensor, columns: Sequence[int] | None = None) -> "Evidence":
-        """Know the values `x` (B, n) of some columns (all by default); NaN is missing."""
+        """Give the values `x` (B, n) of some columns (all by default); NaN is missing."""
         x = _matrix(x, "x")
         names = _names(columns, x.shape[1])
         _refuse(x.isinf(), names, "to be finite or NaN", "Use `Evidence.interval` for open ends.")
@@ -56,7 +61,7 @@ class Evidence:
 
     @staticmethod
     def interval(lower: Tensor, upper: Tensor, columns: Sequence[int] | None = None) -> "Evidence":
-        """Know that each cell lies in (lower, upper]; equal bounds are exact, NaN is missing.
+        """Give cells (lower, upper]; equal bounds are an exact value, NaN is missing.
 
         >>> Evidence.interval(torch.tensor([[-torch.inf, 2.0]]), torch.tensor([[0.0, 2.0]]))
         Evidence(1 row: column 0 interval, column 1 exact)
@@ -66,12 +71,9 @@ class Evidence:
         absent = lower.isnan() | upper.isnan()
         lower, upper = (torch.where(absent, torch.nan, bound) for bound in (lower, upper))
         _refuse(lower > upper, names, "to have lower <= upper", "Swap the bounds.")
-        equal = lower == upper
-        _refuse(
-            equal & lower.isinf(), names, "not to be a point at infinity", "Give a finite value."
-        )
-        found = (lower < upper).any(0).tolist()
-        inside = frozenset(name for name, some in zip(names, found, strict=True) if some)
+        point = (lower == upper) & lower.isinf()
+        _refuse(point, names, "not to be a point at infinity", "Give a finite value.")
+        inside = _named(names, lower < upper)
         return Evidence(names, lower, upper if inside else lower, {}, inside)
 
     @staticmethod
@@ -89,18 +91,34 @@ class Evidence:
             low, high = _pair(column, cell)
             lower.append(-torch.inf if low is None else float(low))
             upper.append(torch.inf if high is None else float(high))
-        dtype = dtype or torch.float64
-        low_high = [torch.tensor([side], dtype=dtype) for side in (lower, upper)]
-        plain = Evidence.interval(low_high[0], low_high[1], list(known))
-        return Evidence(plain.columns, plain.lower, plain.upper, sets, plain.intervals)
+        low_row, high_row = torch.tensor([[lower], [upper]], dtype=dtype or torch.float64)
+        return Evidence.interval(low_row, high_row, list(known)).with_sets(sets)
 
     @staticmethod
     def nothing(rows: int = 1, like: Tensor | None = None) -> "Evidence":
-        """Know nothing of `rows` rows."""
-        empty = (
-            torch.empty(rows, 0, dtype=torch.float32) if like is None else like.new_empty(rows, 0)
-        )
+        """Give nothing about `rows` rows."""
+        like = torch.empty(0, dtype=torch.float32) if like is None else like
+        empty = like.new_empty(rows, 0)
         return Evidence((), empty, empty)
+
+    def with_sets(self, sets: Mapping[int, Tensor]) -> "Evidence":
+        """Allow sets of codes only, by column a mask (B, C) or (1, C)."""
+        if not sets:
+            return self
+        return Evidence(self.columns, self.lower, self.upper, {**self.sets, **sets}, self.intervals)
+
+    def with_impossible(self, cells: Tensor) -> "Evidence":
+        """Mark cells (B, n) as impossible: no value of their column lies in them.
+
+        >>> Evidence.of({0: 1.5, 1: 2.0}).with_impossible(torch.tensor([[False, True]]))
+        Evidence(1 row: column 0 exact, column 1 impossible)
+        """
+        marked = _named(self.columns, cells)
+        if not marked:
+            return self
+        lower = self.lower.masked_fill(cells, torch.inf)
+        upper = self.upper.masked_fill(cells, -torch.inf)
+        return Evidence(self.columns, lower, upper, self.sets, self.intervals | marked)
 
     # Shape ------------------------------------------------------------------------------------
 
@@ -111,7 +129,7 @@ class Evidence:
         rows = f"{len(self)} row" + ("s" if len(self) != 1 else "")
         cells = ", ".join(f"column {c} {self._describe(c)}" for c in self.columns[:8])
         more = f", and {len(self.columns) - 8} more" if len(self.columns) > 8 else ""
-        return f"Evidence({rows}: {cells or 'nothing known'}{more})"
+        return f"Evidence({rows}: {cells or 'nothing given'}{more})"
 
     def _describe(self, column: int) -> str:
         if column in self.sets:
@@ -122,53 +140,51 @@ class Evidence:
             "missing": lower.isnan(),
             "interval": lower < upper,
             "exact": lower == upper,
+            "impossible": lower > upper,
         }
         return "/".join(name for name, found in kinds.items() if bool(found.any())) or "empty"
 
-    # Algebra ----------------------------------------------------------------------------------
+    # Rows -------------------------------------------------------------------------------------
 
-    def join(self, other: "Evidence") -> "Evidence":
-        """Know both; one row stands for any number of rows.
+    def rows(self, index: Tensor | slice) -> "Evidence":
+        """Return some rows, by a slice, a mask or nonnegative positions."""
+        sets = {c: mask if len(mask) == 1 else mask[index] for c, mask in self.sets.items()}
+        return self._with_bounds(lambda bound: _rows(bound, index), sets=sets)
 
-        >>> Evidence.of({0: 1.0}).join(Evidence.of({2: (0.0, None)})).columns
-        (0, 2)
-        """
-        self.check_joins(other)
-        rows = len(other) if len(self) == 1 else len(self)
-        first, second = self.expand(rows), other.expand(rows)
-        second = second.to(first.lower.device)
-        lower = torch.cat([first.lower, second.lower], 1)
-        intervals = first.intervals | second.intervals
-        upper = torch.cat([first.upper, second.upper], 1) if intervals else lower
-        sets = {**first.sets, **second.sets}
-        return Evidence(first.columns + second.columns, lower, upper, sets, intervals)
+    def batches(self, size: int) -> Iterator["Evidence"]:
+        """Cut into batches of rows; no rows are one empty batch."""
+        for start in range(0, max(1, len(self)), size):
+            yield self.rows(slice(start, start + size))
 
-    def check_joins(self, other: "Evidence") -> None:
-        """Refuse evidence that speaks of the same columns or of another number of rows."""
-        shared = sorted(set(self.columns) & set(other.columns))
-        if shared:
-            raise ValueError(
-                f"Expected the columns asked for and those given to be disjoint; got {shared} in "
-                "both. Leave them out of one."
-            )
-        if len(self) != len(other) and 1 not in (len(self), len(other)):
-            raise ValueError(
-                f"Expected evidence with one row or with as many rows as asked; got {len(self)} "
-                f"and {len(other)}."
-            )
+    def expand(self, rows: int) -> "Evidence":
+        """Let a single row stand for `rows` rows."""
+        if len(self) == rows:
+            return self
+        return self._with_bounds(lambda bound: bound.expand(rows, -1))
+
+    def repeat(self, draws: int) -> "Evidence":
+        """Repeat each row once per draw."""
+        if len(self) == 1 or draws == 1:
+            return self.expand(draws * len(self))
+        sets = {
+            c: mask if len(mask) == 1 else mask.repeat_interleave(draws, 0)
+            for c, mask in self.sets.items()
+        }
+        # Columns stay contiguous, as leaves read them.
+        return self._with_bounds(lambda bound: bound.T.repeat_interleave(draws, 1).T, sets=sets)
 
     def distinct(self, most: int) -> "tuple[Evidence, Tensor] | None":
-        """Return the different rows and which of them each row is; None for more than `most`.
+        """Return the distinct rows and the place of each row among them; None if over `most`.
 
-        Rows are told apart by a hash and then compared, which takes a tenth of the time of sorting
-        them. Sets that differ from row to row are not looked into.
+        Rows are grouped by a hash and then compared, in a tenth of the time it takes to sort them.
+        Sets that differ by row are not compared.
 
         >>> Evidence.exact(torch.tensor([[2.0], [1.0], [2.0]])).distinct(2)[1].bincount().sort()[0]
         tensor([1, 2])
         """
         if any(len(mask) > 1 for mask in self.sets.values()) or self.lower.requires_grad:
             return None
-        sides = [self.lower] if self.upper is self.lower else [self.lower, self.upper]
+        sides = [self.lower, self.upper] if self.intervals else [self.lower]
         bits = torch.cat([_bits(side) for side in sides], 1)  # (B, n) or (B, 2 n)
         hashes, place = torch.unique((bits * _odd(bits)).sum(1), return_inverse=True)
         if len(hashes) > most:
@@ -181,149 +197,200 @@ class Evidence:
             return None
         return self.rows(first), place
 
-    def expand(self, rows: int) -> "Evidence":
-        """Let a single row stand for `rows` rows."""
-        if len(self) == rows:
+    # Columns ----------------------------------------------------------------------------------
+
+    def select(self, columns: Sequence[int]) -> "Evidence":
+        """Return the cells of these columns in this order, missing where nothing is given."""
+        chosen = tuple(columns)
+        if chosen == self.columns:
             return self
-        lower = self.lower.expand(rows, -1)
-        upper = lower if self.upper is self.lower else self.upper.expand(rows, -1)
-        return Evidence(self.columns, lower, upper, self.sets, self.intervals)
+        place = {column: position for position, column in enumerate(self.columns)}
+        index = [place.get(column, len(place)) for column in chosen]
+        known = len(place) not in index
 
-    def rows(self, index: Tensor | slice) -> "Evidence":
-        """Return some rows, by a slice, a mask or positions from 0 on."""
-        lower = _rows(self.lower, index)
-        upper = lower if self.upper is self.lower else _rows(self.upper, index)
-        sets = {c: mask if len(mask) == 1 else mask[index] for c, mask in self.sets.items()}
-        known = (self.intervals, self.complete, self.patterns)
-        return Evidence(self.columns, lower, upper, sets, *known)
+        def arranged(bound: Tensor) -> Tensor:
+            # An extra column of NaN serves the columns that are not given.
+            wide = bound if known else torch.nn.functional.pad(bound, (0, 1), value=torch.nan)
+            return select(wide.T, index).T
 
-    def batches(self, size: int) -> Iterator["Evidence"]:
-        """Cut into batches of rows; no rows are one empty batch."""
-        for start in range(0, max(1, len(self)), size):
-            yield self.rows(slice(start, start + size))
+        intervals = self.intervals.intersection(chosen)
+        lower = arranged(self.lower)
+        return Evidence(
+            chosen,
+            lower,
+            arranged(self.upper) if intervals else lower,
+            {c: mask for c, mask in self.sets.items() if c in chosen},
+            intervals,
+            self.complete and known,
+            tuple(tuple(c for c in seen if c in chosen) for seen in self.patterns),
+            self.valid_for if known else None,
+        )
 
     def without(self, column: int) -> "Evidence":
         """Forget a column."""
-        rest = [c for c in self.columns if c != column]
-        index = [self.columns.index(c) for c in rest]
-        intervals = self.intervals - {column}
-        lower = self.lower[:, index]
-        upper = self.upper[:, index] if intervals else lower
-        sets = {c: mask for c, mask in self.sets.items() if c != column}
-        return Evidence(tuple(rest), lower, upper, sets, intervals)
+        return self.select([c for c in self.columns if c != column])
 
-    def known(self) -> "Evidence":
-        """Leave out the columns of which no row knows anything."""
-        absent = self.lower.isnan().all(0).tolist()
-        unknown = [c for c, gone in zip(self.columns, absent, strict=True) if gone]
-        keep = [c for c in self.columns if c not in unknown or c in self.sets]
-        if len(keep) == len(self.columns) or len(self) == 0:
-            return self
-        index = [self.columns.index(c) for c in keep]
-        lower = self.lower[:, index]
-        intervals = self.intervals & set(keep)
-        upper = self.upper[:, index] if intervals else lower
-        return Evidence(tuple(keep), lower, upper, self.sets, intervals)
-
-    def promised(self) -> "Evidence":
-        """Promise that every cell is exact, if that is so."""
-        if self.complete or self.sets or self.upper is not self.lower or not self.columns:
-            return self
-        if bool(self.lower.isnan().any()):
-            return self
-        return replace(self, complete=True)
-
-    def with_patterns(self, most: int) -> "Evidence":
-        """Promise the patterns of known cells, if there are few and no intervals or sets."""
-        if self.sets or self.upper is not self.lower or not self.columns:
-            return self
-        found = torch.unique(~self.lower.isnan(), dim=0)
-        if len(found) > most:
-            return self
-        known = [[c for c, seen in zip(self.columns, row, strict=True) if seen] for row in found]
-        return replace(self, patterns=tuple(map(tuple, known)))
-
-    def renamed(self, names: Sequence[int]) -> "Evidence":
+    def renamed(self, names: Sequence[int] | Mapping[int, int]) -> "Evidence":
         """Call column c `names[c]`."""
-        sets = {names[c]: mask for c, mask in self.sets.items()}
-        intervals = frozenset(names[c] for c in self.intervals)
-        columns = tuple(names[c] for c in self.columns)
-        return Evidence(columns, self.lower, self.upper, sets, intervals)
+        return replace(
+            self,
+            columns=tuple(names[c] for c in self.columns),
+            sets={names[c]: mask for c, mask in self.sets.items()},
+            intervals=frozenset(names[c] for c in self.intervals),
+            patterns=tuple(tuple(names[c] for c in seen) for seen in self.patterns),
+            valid_for=None,
+        )
+
+    def join(self, other: "Evidence") -> "Evidence":
+        """Give both; one row stands for any number of rows.
+
+        >>> Evidence.of({0: 1.0}).join(Evidence.of({2: (0.0, None)})).columns
+        (0, 2)
+        """
+        self.check_joins(other)
+        rows = len(other) if len(self) == 1 else len(self)
+        first, second = self.expand(rows), other.expand(rows).to(self.lower.device)
+        lower = torch.cat([first.lower, second.lower], 1)
+        intervals = first.intervals | second.intervals
+        return Evidence(
+            first.columns + second.columns,
+            lower,
+            torch.cat([first.upper, second.upper], 1) if intervals else lower,
+            {**first.sets, **second.sets},
+            intervals,
+            first.complete and second.complete,
+            valid_for=first.valid_for if first.valid_for == second.valid_for else None,
+        )
+
+    def check_joins(self, other: "Evidence") -> None:
+        """Refuse evidence about the same columns or with another number of rows."""
+        shared = sorted(set(self.columns) & set(other.columns))
+        if shared:
+            raise ValueError(
+                f"Expected the requested and the given columns to be disjoint; got {shared} in "
+                "both. Leave them out of one."
+            )
+        if len(self) != len(other) and 1 not in (len(self), len(other)):
+            raise ValueError(
+                f"Expected evidence with one row or as many rows as requested; got {len(self)} "
+                f"and {len(other)}. Give one row, or one for each."
+            )
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Evidence":
         """Move to a device."""
-        lower = self.lower.to(device, dtype)
-        upper = lower if self.upper is self.lower else self.upper.to(device, dtype)
         sets = {c: mask.to(device) for c, mask in self.sets.items()}
-        return Evidence(self.columns, lower, upper, sets, self.intervals)
-
-    def cells(self, columns: Sequence[int]) -> Cells:
-        """Return the cells (n, B) of these columns in this order; what is unknown is missing."""
-        place = {column: position for position, column in enumerate(self.columns)}
-        lower = self._arranged(self.lower, columns, place)
-        upper = lower if self.upper is self.lower else self._arranged(self.upper, columns, place)
-        order = {column: position for position, column in enumerate(columns)}
-        intervals = tuple(sorted(order[c] for c in self.intervals if c in order))
-        sets = tuple((order[c], mask) for c, mask in self.sets.items() if c in order)
-        complete = self.complete and set(columns) <= set(self.columns)
-        patterns = tuple(tuple(order[c] for c in p if c in order) for p in self.patterns)
-        return Cells(lower, upper, intervals, sets, complete, patterns)
-
-    def _arranged(self, bounds: Tensor, columns: Sequence[int], place: Mapping[int, int]) -> Tensor:
-        if list(columns) == list(self.columns):
-            return bounds.T
-        known = [place.get(column, len(place)) for column in columns]
-        if len(place) in known:
-            bounds = (
-                torch.cat([bounds, torch.full_like(bounds[:, :1], torch.nan)], 1)
-                if (bounds.shape[1])
-                else bounds.new_full((len(bounds), 1), torch.nan)
-            )
-        return select(bounds.T, known)
+        return self._with_bounds(lambda bound: bound.to(device, dtype), sets=sets)
 
     # Facts ------------------------------------------------------------------------------------
 
+    @property
+    def has_intervals(self) -> bool:
+        """Whether some cell may be an interval or impossible; otherwise the bounds are equal."""
+        return bool(self.intervals)
+
+    def positions(self, columns: Container[int]) -> list[int]:
+        """Return the positions of some of the columns, in ascending order."""
+        return [i for i, c in enumerate(self.columns) if c in columns]
+
+    def by_column(self) -> tuple[Tensor, Tensor]:
+        """Return views (n, B) of the lower and upper bounds."""
+        return self.lower.T, self.upper.T
+
+    def missing(self) -> Tensor:
+        """Return which cells are missing, (B, n); a set of categories never is."""
+        missing = self.lower.isnan() | ((self.lower == -torch.inf) & (self.upper == torch.inf))
+        missing[:, self.positions(self.sets)] = False
+        return missing
+
     def midpoints(self) -> Tensor:
-        """Return a number for each cell (B, n): of an interval the middle or the finite end."""
+        """Return a number for each cell (B, n): the middle of an interval, or its finite end."""
         middle = self.lower / 2 + self.upper / 2
         middle = torch.where(self.lower.isinf(), self.upper, middle)
         middle = torch.where(self.upper.isinf(), self.lower, middle)
         return torch.where(middle.isinf(), torch.nan, middle)
 
-    def missing(self) -> Tensor:
-        """Say which cells are missing, (B, n); a set of categories is never so."""
-        missing = self.lower.isnan() | ((self.lower == -torch.inf) & (self.upper == torch.inf))
-        missing[:, [self.columns.index(column) for column in self.sets]] = False
-        return missing
+    def observed(self) -> "Evidence":
+        """Leave out the columns that no row observes, and find whether the rest is complete."""
+        if self.complete or not self.columns:
+            return self
+        rows, counts = len(self), self.lower.isnan().sum(0).tolist()
+        gone = {c for c, count in zip(self.columns, counts, strict=True) if count == rows > 0}
+        kept = self.select([c for c in self.columns if c not in gone or c in self.sets])
+        gaps = any(0 < count < rows for count in counts)
+        exact = not (gaps or kept.sets or kept.intervals) and bool(kept.columns)
+        return replace(kept, complete=True) if exact else kept
+
+    def with_facts(self, most_patterns: int = 0) -> "Evidence":
+        """Find the facts that hold for all rows, with at most `most_patterns` patterns.
+
+        >>> Evidence.exact(torch.tensor([[1.0, torch.nan], [1.0, 2.0]])).with_facts(2).patterns
+        ((0,), (0, 1))
+        """
+        held = self.intervals
+        if held:
+            held = _named(self.columns, (self.lower != self.upper) & ~self.lower.isnan())
+        found = replace(self, intervals=held, upper=self.upper if held else self.lower)
+        if held or self.sets or not self.columns:
+            return found
+        seen = ~self.lower.isnan()
+        if bool(seen.all()):
+            return replace(found, complete=True)
+        patterns = torch.unique(seen, dim=0)
+        if len(patterns) > most_patterns:
+            return found
+        names = [tuple(c for c, s in zip(self.columns, row, strict=True) if s) for row in patterns]
+        return replace(found, patterns=tuple(names))
+
+    def without_impossible(self) -> "tuple[Evidence, Tensor | None]":
+        """Forget impossible cells; return also which rows have one, (B,), or None if none has."""
+        if not self.intervals:
+            return self, None
+        empty = self.lower > self.upper
+        if not bool(empty.any()):
+            return self, None
+        return self._with_bounds(lambda bound: bound.masked_fill(empty, torch.nan)), empty.any(1)
+
+    def _with_bounds(self, change: Callable[[Tensor], Tensor], **rest: Any) -> "Evidence":
+        """Change the bounds, which are the same tensor without intervals, and keep the facts."""
+        lower = change(self.lower)
+        upper = change(self.upper) if self.intervals else lower
+        return replace(self, lower=lower, upper=upper, **rest)
 
 
 def as_evidence(known: Any) -> Evidence:
-    """Accept evidence, a dict for `Evidence.of`, or a tensor for `Evidence.exact`."""
+    """Accept evidence, a dict for `Evidence.of`, a tensor for `Evidence.exact`, or None."""
     if isinstance(known, Evidence):
         return known
+    if known is None:
+        return Evidence.nothing()
     if isinstance(known, Mapping):
         return Evidence.of(known)
     if isinstance(known, Tensor):
         return Evidence.exact(known)
     raise TypeError(
         "Expected evidence to be an `Evidence`, a dict of columns or a tensor; got "
-        f"{type(known).__name__}."
+        f"{type(known).__name__}. Convert it to one of these."
     )
 
 
 def _rows(x: Tensor, index: Tensor | slice) -> Tensor:
     if isinstance(index, Tensor) and index.dtype == torch.long and index.ndim == 1:
-        return x.index_select(0, index)  # a faster kernel than that of any index
+        return x.index_select(0, index)  # faster than general indexing
     return x[index]
 
 
+def _named(columns: tuple[int, ...], cells: Tensor) -> frozenset[int]:
+    """Return the columns in which any of the cells (B, n) is set."""
+    return frozenset(c for c, some in zip(columns, cells.any(0).tolist(), strict=True) if some)
+
+
 def _bits(x: Tensor) -> Tensor:
-    """Return the bits of floats as whole numbers."""
+    """Return the bits of floats as integers."""
     return x.double().contiguous().view(torch.int64)
 
 
 def _odd(bits: Tensor) -> Tensor:
-    """Return an odd number for each column, of which no few add up to another."""
+    """Return a random odd multiplier for each column of a row's hash."""
     seed = torch.Generator().manual_seed(0)
     return (2 * torch.randint(1 << 62, bits.shape[1:], generator=seed) + 1).to(bits.device)
 
@@ -347,10 +414,10 @@ def _names(columns: Sequence[int] | None, count: int) -> tuple[int, ...]:
         raise TypeError(f"Expected columns to be whole numbers; got {columns!r}.") from None
     if len(names) != count:
         raise ValueError(
-            f"Expected as many columns as the {count} given by name; got {len(names)}: {names}."
+            f"Expected {count} names of columns; got {len(names)}: {names}. Name each column."
         )
     if len(set(names)) != len(names):
-        raise ValueError(f"Expected each column once; got {names}.")
+        raise ValueError(f"Expected each column once; got {names}. Leave the repeats out.")
     return names
 
 

@@ -1,19 +1,18 @@
-"""`anomalies`: the rows that the model finds least likely."""
+"""`anomalies`: the most extreme rows of a table."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import pandas as pd
 import typer
 
 from marginals.cli import options
 from marginals.cli.command import command
-from marginals.cli.models import format_for, load_model, table
-from marginals.cli.output import print_json, print_table, records
-from marginals.cli.progress_bar import bar
-from marginals.columns import Categorical, Continuous
-from marginals.io import tables
+from marginals.cli.models import load_model, table
+from marginals.cli.output import bar, print_json, print_table, records
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+DRAWS = 2000  # of the model, which rows are compared with
 Top = Annotated[int, typer.Option("--top", min=1, help="How many rows to show.")]
 
 
@@ -33,54 +32,44 @@ def anomalies(
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
-    """Show the rows with the lowest log density, counted from 0, and which cell stands out."""
+    """Show the most extreme rows, counted from 0, and which cell stands out in each.
+
+    The score of a row is the log of the share of the model's draws that are as extreme with the
+    same cells missing; the tail of a cell is the probability of a value as far out given the rest
+    of its row.
+    """
+    import pandas as pd
+
+    from marginals.estimators.outlier_detector import MDMAOutlierDetector
+
     fitted = load_model(model)
-    rows = _lowest(fitted, data, top, format)
-    found = pd.DataFrame({"row": rows.index, "log_density": rows.pop("log_density").to_numpy()})
-    found = pd.concat([found, _surprises(fitted, rows), rows.reset_index(drop=True)], axis=1)
+    draws = fitted.sample(DRAWS, random_state=0)
+    detector = MDMAOutlierDetector(fitted, samples=DRAWS).fit(draws)
+    rows, scores = _lowest(detector, data, top, format)
+    cells = detector.blame(rows).reset_index(drop=True)
+    found = pd.DataFrame(
+        {"row": rows.index, "score": scores, "cell": cells["column"], "tail": cells["tail"]}
+    )
+    found = pd.concat([found, rows.reset_index(drop=True)], axis=1)
     if json:
         print_json({"anomalies": records(found)})
     else:
         print_table([str(name) for name in found.columns], found.to_numpy(dtype=object).tolist())
 
 
-def _lowest(model: Any, data: str, top: int, format: str | None) -> pd.DataFrame:
-    """Return the rows of the lowest log density, which is their last column."""
-    lowest = pd.DataFrame()
-    with bar("score", tables.count(data, format_for(data, format))) as advance:
-        for frame in table(model, data, format):
-            scored = frame.assign(log_density=np.asarray(model.score_samples(frame)))
-            lowest = pd.concat([lowest, scored]) if len(lowest) else scored
-            lowest = lowest.nsmallest(top, "log_density", keep="first")
+def _lowest(detector: Any, data: str, top: int, format: str | None) -> tuple["pd.DataFrame", Any]:
+    """Return the rows with the lowest scores, and their scores."""
+    import numpy as np
+    import pandas as pd
+
+    from marginals.io import tables
+
+    lowest, scores = pd.DataFrame(), np.empty(0)
+    with bar("score", tables.count(data, format)) as advance:
+        for frame in table(detector.model_, data, format):
+            lowest = pd.concat([lowest, frame]) if len(lowest) else frame
+            scores = np.append(scores, detector.score_samples(frame))
+            order = np.argsort(scores, kind="stable")[:top]
+            lowest, scores = lowest.iloc[order], scores[order]
             advance(len(frame))
-    return lowest
-
-
-def _surprises(model: Any, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return for each row the cell that the rest of it explains least, and how far out it is."""
-    tails = pd.DataFrame({name: _tails(model, rows, name) for name in rows.columns})
-    filled = tails.fillna(np.inf)
-    cells = [str(filled.columns[i]) for i in filled.to_numpy().argmin(1)]
-    return pd.DataFrame({"cell": cells, "tail": filled.min(axis=1).replace(np.inf, np.nan)})
-
-
-def _tails(model: Any, rows: pd.DataFrame, name: Any) -> Any:
-    """Return how likely a value as far out as that of a cell is, given the rest of its row."""
-    known = rows[name].notna().to_numpy(dtype=bool)
-    tails = np.full(len(rows), np.nan)
-    if not known.any():
-        return tails
-    cells, rest = rows.loc[known, [name]], rows.loc[known].drop(columns=name)
-    given = rest if len(rest.columns) else None
-    kind = model.schema_[name].kind
-    mass = 0.0 if _is_line(kind) else model.pdf(cells, given=given)
-    if isinstance(kind, Categorical):
-        tails[known] = mass
-    else:
-        below, above = model.cdf(cells, given=given), model.sf(cells, given=given) + mass
-        tails[known] = np.minimum(1.0, 2 * np.minimum(below, above))
-    return tails
-
-
-def _is_line(kind: Any) -> bool:
-    return isinstance(kind, Continuous) and kind.resolution is None
+    return lowest, scores

@@ -1,4 +1,7 @@
-"""The program `marginals`."""
+"""The program `marginals`.
+
+Command modules import only what their help needs; each command imports the rest when it runs.
+"""
 
 import importlib.metadata
 import sys
@@ -7,9 +10,15 @@ from typing import Annotated
 
 import typer
 
-from marginals.cli import anomalies, asking, causal, fitting, pictures
-from marginals.cli import dependence_commands as dependence
-from marginals.cli import table_commands as tables
+from marginals.cli import (
+    anomalies,
+    asking,
+    causal_command,
+    dependence_commands,
+    fit_commands,
+    plot_commands,
+    table_commands,
+)
 from marginals.cli.command import INTERRUPTED
 
 app = typer.Typer(
@@ -46,7 +55,10 @@ def program(
     """
 
 
-for part in (fitting, asking, tables, anomalies, dependence, causal, pictures):
+for part in (
+    *(fit_commands, asking, table_commands, anomalies, dependence_commands),
+    *(causal_command, plot_commands),
+):
     part.add(app)
 
 
@@ -55,7 +67,7 @@ def main() -> None:
     warnings.formatwarning = _one_line
     try:
         app()
-    except KeyboardInterrupt:  # outside of any command
+    except KeyboardInterrupt:  # outside any command
         sys.exit(INTERRUPTED)
 
 

@@ -1,7 +1,7 @@
-"""`query`: questions in the query language."""
+"""`query`: answer queries of the query language."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,10 +9,12 @@ from marginals.cli import options
 from marginals.cli.command import command
 from marginals.cli.models import load_model
 from marginals.cli.output import print_json, print_table, text
-from marginals.language import Answer, answer, parse
+
+if TYPE_CHECKING:
+    from marginals.language import Answer
 
 Queries = Annotated[
-    list[str], typer.Argument(metavar="QUERY...", help="Questions, each in quotes for the shell.")
+    list[str], typer.Argument(metavar="QUERY...", help="Queries, each in quotes for the shell.")
 ]
 
 
@@ -29,14 +31,16 @@ def add(app: typer.Typer) -> None:
 
 
 def query(model: options.Model, queries: Queries, json: options.Json = False) -> None:
-    """Answer questions: P(...) probability, p(...) density, E[...] mean, SD[...], Q[...](...).
+    """Answer queries: P(...) probability, p(...) density, E[...] mean, SD[...], Q[...](...).
 
-    Conditions go between commas, what is known after a bar: P(income > 50000 | age = 40).
-    Elsewhere than on a terminal, an answer is a line with nothing but its numbers.
+    Separate conditions by commas, and evidence by a bar: P(income > 50000 | age = 40). Unless
+    printed to a terminal, each answer is one line with its numbers alone.
     """
-    asked = [parse(question) for question in queries]  # a mistake shows before the model is loaded
+    from marginals.language import answer, parse
+
+    parsed = [parse(query) for query in queries]  # before loading, so that mistakes show at once
     fitted = load_model(model)
-    answers = [answer(fitted, question) for question in asked]
+    answers = [answer(fitted, query) for query in parsed]
     if json:
         print_json({"answers": [{"query": a.text, "value": a.value} for a in answers]})
     elif sys.stdout.isatty():
@@ -46,5 +50,5 @@ def query(model: options.Model, queries: Queries, json: options.Json = False) ->
             typer.echo("\t".join(map(text, _values(found))))
 
 
-def _values(found: Answer) -> list[object]:
+def _values(found: "Answer") -> list[object]:
     return found.value if isinstance(found.value, list) else [found.value]

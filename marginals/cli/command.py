@@ -18,6 +18,7 @@ _EXPECTED = (ValueError, TypeError, OSError, NotImplementedError, ImportError, R
 
 def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., None]], Any]:
     """Add a function to the program as a command, with examples at the end of its help."""
+
     lines = "\n\n".join(f"  {escape(example)}" for example in examples)
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
@@ -58,6 +59,6 @@ def _message(error: Exception) -> str:
     if isinstance(error, _EXPECTED) and str(error):
         return str(error)
     return (
-        f"unexpected {type(error).__name__}: {error}. This is a mistake in marginals: run it again "
-        "with --debug and report what it shows."
+        f"unexpected {type(error).__name__}: {error}. This is a bug in marginals: run the command "
+        "again with --debug and report the output."
     )

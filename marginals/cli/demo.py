@@ -1,7 +1,7 @@
-"""A tour in a minute: fit a table with gaps, ask it things, draw a picture.
+"""A tour in a minute, run by `marginals demo`: fit a table with gaps, query it, draw a picture.
 
-Run by `make demo` and `marginals demo`. The table is scikit-learn's wine data: seven measurements,
-two of them whole numbers, and the cultivar. Of the training cells, 15 % are hidden.
+The table is scikit-learn's wine data: seven measurements, two of them integers, and the cultivar.
+15 % of the training cells are hidden.
 """
 
 from collections.abc import Iterable
@@ -20,13 +20,16 @@ from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KernelDensity
 
+from marginals.cli.output import rich_table
+from marginals.cli.plot_commands import plotting_module
 from marginals.estimators.mdma import MDMA
+from marginals.estimators.outlier_detector import MDMAOutlierDetector
 
 MEASURED = [
     *("alcohol", "malic_acid", "magnesium", "flavanoids", "color_intensity", "hue", "proline"),
 ]
 CLASS = "cultivar"
-HIDDEN = 0.15  # of the training cells
+HIDDEN = 0.15  # share of the training cells
 PICTURE = "wine.png"
 
 
@@ -36,9 +39,9 @@ class Wine:
     """The table, split.
 
     Args:
-        train: rows to fit, some cells hidden.
-        truth: the same rows as they were.
-        test: rows held out, complete.
+        train: Rows to fit, with hidden cells.
+        truth: The same rows without hidden cells.
+        test: Held-out rows, complete.
     """
 
     train: pd.DataFrame
@@ -47,11 +50,11 @@ class Wine:
 
 
 def main(folder: str | Path = "demo", max_steps: int | None = None) -> None:
-    """Fit, ask, draw.
+    """Fit, query and draw.
 
     Args:
-        folder: where the picture goes; it is made if need be.
-        max_steps: of the fit; None for the estimator's own choice.
+        folder: Where to save the picture; created if necessary.
+        max_steps: Steps of the fit; None for the estimator's default.
     """
     console = Console(highlight=False)
     data = load(seed=0)
@@ -59,36 +62,36 @@ def main(folder: str | Path = "demo", max_steps: int | None = None) -> None:
     _head(console, "The table")
     console.print(f"{rows} wines to fit, {cells.mean():.0%} of their cells hidden.")
     model = MDMA(max_steps=max_steps, random_state=0).fit(data.train)
-    console.print(schema(model, data.train))
+    console.print(escape(str(model.schema_)))
     result = model.result_
     console.print(f"Fitted in {result.seconds:.1f} s ({result.steps} steps).")
-    _head(console, "Log density of rows held out")
+    _head(console, "Log density of held-out rows")
     console.print(scores(model, data))
     console.print(
-        f"Nats per row, higher is better; the measurements of {len(data.test)} complete rows, mean "
-        "and standard error. The other two take no gaps and no categories: they are fitted to "
-        "measurements filled in by medians, with components, ridge and bandwidth chosen by "
-        "cross-validation."
+        f"Nats per row for the measurements of {len(data.test)} complete rows, mean and standard "
+        "error; higher is better. The other two accept neither gaps nor categories: they are "
+        "fitted to measurements with medians in the gaps, their components, ridge and bandwidth "
+        "chosen by cross-validation."
     )
-    _head(console, "Questions")
+    _head(console, "Queries")
     for line in answers(model):
         console.print(escape(line))
     _head(console, "Wines drawn given cultivar B and alcohol above 13")
     console.print(draws(model))
-    _head(console, "A row with gaps, filled in")
+    _head(console, "A row with gaps, imputed")
     console.print(filled(model, data))
     _head(console, "The most surprising row held out, and why")
-    console.print(surprise(model, data.test))
+    console.print(surprise(model, data.train, data.test))
     console.print(
-        "Surprise: -log p(value | the row's other values), less the column's mean over the rows "
-        "held out. The first line is the reason."
+        "Tail: the probability of a value as far out, given the row's other values; the smallest "
+        "is to blame. Surprise: -log p(value | the other values), less the column's expected one."
     )
     _head(console, "Picture")
     console.print(escape(draw(model, data.train, Path(folder))), soft_wrap=True)
 
 
 def load(seed: int) -> Wine:
-    """Return three quarters of the wines to fit, with hidden cells, and a quarter to test."""
+    """Return three quarters of the wines to fit, with hidden cells, and a quarter to test on."""
     bunch: Any = load_wine(as_frame=True)
     frame = bunch.data[MEASURED].astype({"magnesium": "Int64", "proline": "Int64"})
     frame[CLASS] = pd.Categorical.from_codes(bunch.target, categories=["A", "B", "C"])
@@ -98,28 +101,13 @@ def load(seed: int) -> Wine:
     return Wine(truth.mask(rng.random(truth.shape) < HIDDEN), truth, test)
 
 
-# What the tour shows --------------------------------------------------------------------------
-
-
-def schema(model: MDMA, train: pd.DataFrame) -> Table:
-    """Show what was inferred of each column."""
-    rows = [
-        (
-            str(column.name),
-            type(column.kind).__name__.lower(),
-            column.dtype,
-            f"{int(train[column.name].isna().sum())}",
-            _span(train[column.name]),
-        )
-        for column in model.schema_
-    ]
-    return _table(["column", "kind", "dtype", "hidden", "values"], rows)
+# Sections of the tour -------------------------------------------------------------------------
 
 
 def scores(model: MDMA, data: Wine) -> Table:
     """Compare with two densities of scikit-learn, on the measurements, which all can score.
 
-    A whole number has a mass, which is the density averaged over its unit: the units agree.
+    The mass of an integer is the density averaged over a unit interval, so the units agree.
     """
     numbers = data.train[MEASURED].astype(float)
     filled_in = numbers.fillna(numbers.median())
@@ -129,29 +117,29 @@ def scores(model: MDMA, data: Wine) -> Table:
     mixtures = GridSearchCV(GaussianMixture(n_init=3, random_state=0), grid)
     kernels = GridSearchCV(KernelDensity(), {"bandwidth": np.geomspace(0.1, 1.5, 20)})
     ours = np.asarray(model.marginal(MEASURED).logpdf(data.test[MEASURED]))
-    rows = [("MDMA", f"{ours.mean():.2f}", "", "the table with its gaps")]
+    rows = [("MDMA", f"{ours.mean():.2f}", "", "the table with gaps")]
     for name, search in (("Gaussian mixture", mixtures), ("KDE", kernels)):
         theirs = _standardised(search, filled_in, test)
-        rows.append((name, f"{theirs.mean():.2f}", _ahead(ours - theirs), "medians in its gaps"))
+        rows.append((name, f"{theirs.mean():.2f}", _ahead(ours - theirs), "medians in the gaps"))
     return _table(["model", "log density", "MDMA ahead by", "fitted to"], rows)
 
 
 def answers(model: MDMA) -> Iterable[str]:
-    """Answer a question of each kind, in the query language."""
-    questions = (
+    """Answer a query of each kind."""
+    queries = (
         "P(proline > 1000 | alcohol > 13.5)",
         "P(cultivar = C | hue < 0.8, color_intensity = 7)",
         "Q[0.05, 0.5, 0.95](proline | alcohol = 14, cultivar in {A, B})",
         "E[color_intensity | flavanoids = 0.7]",
     )
-    for question in questions:
-        answer = model.query(question).value
+    for query in queries:
+        answer = model.query(query).value
         values = answer if isinstance(answer, list) else [answer]
-        yield f"{question} = {', '.join(map(_short, values))}"
+        yield f"{query} = {', '.join(map(_short, values))}"
 
 
 def draws(model: MDMA) -> Table:
-    """Draw rows that agree with evidence."""
+    """Draw rows given evidence."""
     frame = model.sample(4, given={CLASS: "B", "alcohol": (13, None)}, random_state=0)
     names = {"malic_acid": "malic", "color_intensity": "color", "flavanoids": "flavan."}
     header = [names.get(name, name) for name in frame.columns]
@@ -159,57 +147,44 @@ def draws(model: MDMA) -> Table:
 
 
 def filled(model: MDMA, data: Wine) -> Table:
-    """Fill in the gaps of the row that has most."""
+    """Impute the row with the most gaps."""
     place = int(data.train.isna().sum(axis=1).to_numpy().argmax())
     row, truth = data.train.iloc[[place]], data.truth.iloc[place]
-    known = {name: value for name, value in row.iloc[0].items() if not pd.isna(value)}
+    observed = row.iloc[0].dropna().to_dict()
     median = model.impute(row, method="median").iloc[0]
     ends = model.impute_interval(row, 0.9).set_index("column")
     rows = []
     for name in row.columns[row.iloc[0].isna()]:
         if name == CLASS:
-            sure = model.prob({CLASS: median[name]}, given=known)
+            sure = model.prob({CLASS: median[name]}, given=observed)
             span = f"with probability {sure:.2f}"
         else:
             span = f"{_short(ends.at[name, 'lower'])} to {_short(ends.at[name, 'upper'])}"
         rows.append((name, _short(median[name]), span, _short(truth[name])))
-    return _table(["hidden cell", "filled in", "90 % interval", "truth"], rows)
+    return _table(["hidden cell", "imputed", "90 % interval", "truth"], rows)
 
 
-def surprise(model: MDMA, test: pd.DataFrame) -> Table:
-    """Explain the row of lowest density by the columns that its other cells explain least.
-
-    Log densities of columns in different units cannot be compared, hence the difference from each
-    column's mean.
-    """
-    place = int(np.argmin(model.score_samples(test)))
-    each = {
-        name: -np.asarray(model.logpdf(test[[name]], given=test.drop(columns=name)))
-        for name in test.columns
-    }
-    above = {name: float(values[place] - values.mean()) for name, values in each.items()}
+def surprise(model: MDMA, train: pd.DataFrame, test: pd.DataFrame) -> Table:
+    """Explain the most extreme row by the cells that are farthest out given the others."""
+    detector = MDMAOutlierDetector(model).fit(train)
+    row = test.iloc[[int(np.argmin(detector.score_samples(test)))]]
+    above = detector.explain(row).iloc[0]
     rows = []
-    for name in sorted(above, key=above.__getitem__, reverse=True)[:4]:
-        rest = test.iloc[[place]].drop(columns=name)
-        if name == CLASS:
-            usual = model.impute(rest.assign(**{CLASS: None}))[CLASS].iloc[0]
-        else:
-            low, high = model.interval(name, 0.9, given=rest)
-            usual = f"{_short(low[0])} to {_short(high[0])}"
-        rows.append((name, _short(test.iloc[place][name]), usual, f"{above[name]:+.1f}"))
-    return _table([f"row {test.index[place]}", "value", "expected (90 %)", "surprise"], rows)
+    for _, line in detector.normal_ranges(row, level=0.9).nsmallest(4, "tail").iterrows():
+        name, low, high = line["column"], line["lower"], line["upper"]
+        usual = line["expected"] if low is None else f"{_short(low)} to {_short(high)}"
+        tail = f"{line['tail']:.2g}"
+        rows.append((name, _short(line["value"]), usual, tail, f"{above[name]:+.1f}"))
+    return _table([f"row {row.index[0]}", "value", "expected (90 %)", "tail", "surprise"], rows)
 
 
 def draw(model: MDMA, train: pd.DataFrame, folder: Path) -> str:
-    """Save a picture of some columns, and return what to say of it."""
+    """Save a picture of some columns, and return a line about it."""
     try:
-        import matplotlib as mpl
-
-        mpl.use("Agg")  # no window: the picture goes to a file
-        import matplotlib.pyplot as plt
-    except ImportError:
-        return 'Pictures need matplotlib: pip install "marginals[plot]".'
-    from marginals import plotting
+        plotting = plotting_module()
+    except ImportError as error:
+        return str(error)
+    import matplotlib.pyplot as plt
 
     axes = plotting.pairs(model, ["alcohol", "flavanoids", "color_intensity", CLASS], data=train)
     folder.mkdir(parents=True, exist_ok=True)
@@ -227,16 +202,11 @@ def _head(console: Console, title: str) -> None:
 
 
 def _table(header: list[str], rows: Iterable[Iterable[str]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in header:
-        table.add_column(escape(name))
-    for row in rows:
-        table.add_row(*(escape(cell) for cell in row))
-    return table
+    return rich_table(header, rows, box=None, pad_edge=False, header_style="dim")
 
 
 def _standardised(search: Any, train: pd.DataFrame, test: pd.DataFrame) -> npt.NDArray[np.float64]:
-    """Fit on columns of unit spread, and return log densities in the columns' own units."""
+    """Fit on standardised columns, and return log densities in the columns' own units."""
     middle, spread = train.mean(), train.std()
     search.fit(((train - middle) / spread).to_numpy())
     scores = search.best_estimator_.score_samples(((test - middle) / spread).to_numpy())
@@ -248,17 +218,7 @@ def _ahead(gain: npt.NDArray[np.float64]) -> str:
     return f"{gain.mean():.2f} ± {gain.std(ddof=1) / len(gain) ** 0.5:.2f}"
 
 
-def _span(series: pd.Series) -> str:
-    if series.name == CLASS:
-        return ", ".join(map(str, series.cat.categories))
-    return f"{_short(series.min())} to {_short(series.max())}"
-
-
 def _short(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-if __name__ == "__main__":
-    main()

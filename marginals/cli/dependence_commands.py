@@ -2,15 +2,12 @@
 
 from typing import Annotated, Any
 
-import pandas as pd
 import typer
 
 from marginals.cli import options
 from marginals.cli.command import command
 from marginals.cli.models import load_model, table
 from marginals.cli.output import print_json, print_table
-from marginals.language.conditions import name_in
-from marginals.language.query_tree import Column
 
 First = Annotated[str, typer.Argument(metavar="A", help="A column, or several between commas.")]
 Second = Annotated[str, typer.Argument(metavar="B", help="A column, or several between commas.")]
@@ -37,11 +34,10 @@ def mi(
     given: options.GivenColumns = None,
     json: options.Json = False,
 ) -> None:
-    """Print the mutual information of columns, in nats: 0 if they are independent."""
+    """Estimate the mutual information of columns in nats: 0 if they are independent."""
     fitted = load_model(model)
-    result = fitted.mutual_information(
-        _names(fitted, a), _names(fitted, b), given=_all(fitted, given)
-    )
+    sides = _names(fitted, a), _names(fitted, b), _names(fitted, *given or [])
+    result = fitted.mutual_information(*sides)
     content = {"value": result.value, "stderr": result.stderr}
     _show({"a": a, "b": b, "given": given or [], **content}, json)
 
@@ -56,25 +52,24 @@ def independence(
     json: options.Json = False,
 ) -> None:
     """Test whether columns are independent, perhaps given others, at the rows of a table."""
+    import pandas as pd
+
     fitted = load_model(model)
-    first, second, known = _names(fitted, x), _names(fitted, y), _all(fitted, given)
+    sides = _names(fitted, x), _names(fitted, y), _names(fitted, *given or [])
     rows = pd.concat(list(table(fitted, data, format)))
-    result = fitted.independence_test(first, second, given=known, data=rows)
+    result = fitted.independence_test(*sides, data=rows)
     content = {"statistic": result.statistic, "pvalue": result.pvalue, "rows": result.n}
     _show({"x": x, "y": y, "given": given or [], **content}, json)
 
 
-def _names(model: Any, text: str) -> Any:
-    """Return a column, or a list of those between commas; a name may hold a comma itself."""
+def _names(model: Any, *texts: str) -> list[Any]:
+    """Return the columns between commas in each text; a name may hold a comma itself."""
+    from marginals.language.conditions import name_in
+    from marginals.language.query_tree import Column
+
     known = [str(name) for name in model.schema_.names]
-    parts = [text] if text in known else [part.strip() for part in text.split(",")]
-    names = [name_in(model.schema_, Column(part)) for part in parts]
-    return names[0] if len(names) == 1 else names
-
-
-def _all(model: Any, given: list[str] | None) -> list[Any] | None:
-    found = [_names(model, text) for text in given or []]
-    return [n for names in found for n in (names if isinstance(names, list) else [names])] or None
+    listed = ([text] if text in known else text.split(",") for text in texts)
+    return [name_in(model.schema_, Column(part.strip())) for parts in listed for part in parts]
 
 
 def _show(content: dict[str, Any], json: bool) -> None:

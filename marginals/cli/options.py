@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options of several commands."""
 
 from typing import Annotated
 
@@ -24,19 +24,23 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
-        help="csv, tsv, parquet or arrow: of standard input and output (csv without this), and of "
-        "files whose suffix does not tell.",
+        help="csv, tsv, parquet or arrow: the format of standard input and output (csv by default) "
+        "and of files without a known suffix.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Given = Annotated[
     str,
     typer.Option(
-        "--given", "-g", metavar="CONDITIONS", help="What is known, as in 'age = 40, city = Oslo'."
+        "--given", "-g", metavar="CONDITIONS", help="Evidence, such as 'age = 40, city = Oslo'."
     ),
 ]
 GivenColumns = Annotated[
     list[str] | None,
     typer.Option("--given", "-g", metavar="COLUMN", help="A column to condition on; may repeat."),
+]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option("--ignore", metavar="COLUMN", help="A column to leave out; may repeat."),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")]

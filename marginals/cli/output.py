@@ -1,15 +1,17 @@
-"""What commands print: tables on a terminal, plain text elsewhere, JSON for machines."""
+"""Print results: tables on a terminal, tab-separated text elsewhere, JSON for programs."""
 
+import contextlib
 import datetime
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from marginals.io.table_formats import Path
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def print_json(content: Mapping[str, Any]) -> None:
@@ -17,36 +19,52 @@ def print_json(content: Mapping[str, Any]) -> None:
     typer.echo(json.dumps(plain(content), ensure_ascii=False, allow_nan=False))
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
-    """Print a table: with lines on a terminal, else a header and cells between tabs."""
+def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table: with rules on a terminal, else a header and cells separated by tabs."""
     cells = [[text(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         for line in [list(header), *cells]:
             typer.echo("\t".join(line))
         return
     from rich.console import Console
+
+    Console().print(rich_table(header, cells))
+
+
+def rich_table(header: Iterable[str], rows: Iterable[Iterable[str]], **style: Any) -> "Table":
+    """Return a table for a terminal; `style` is passed to `rich.table.Table`."""
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(*header, title=title or None, title_justify="left")
-    for row in cells:
+    table = Table(*map(escape, header), **style)
+    for row in rows:
         table.add_row(*map(escape, row))
-    Console().print(table)
+    return table
 
 
 def note(message: str) -> None:
-    """Tell something on stderr, where it is in nobody's way."""
+    """Print a message on stderr."""
     typer.echo(message, err=True)
 
 
-def wrote(rows: int, path: Path) -> None:
-    """Tell what was written, unless the reader saw it."""
-    if str(path) != "-":
-        note(f"Wrote {rows} row{'' if rows == 1 else 's'} to {path}.")
+@contextlib.contextmanager
+def bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how many rows are done; yield a function that adds to them."""
+    from marginals.training.progress_bar import ProgressBar
+
+    done = 0
+
+    def advance(rows: int) -> None:
+        nonlocal done
+        done += rows
+        shown.update(done, total, f"{done} rows")
+
+    with ProgressBar(None, label=label) as shown:
+        yield advance
 
 
 def text(value: Any) -> str:
-    """Write a value for a person on a terminal, for a program with all digits.
+    """Format a value: six digits on a terminal, all digits elsewhere.
 
     >>> text(0.1), text(3), text("Oslo"), text(None)
     ('0.1', '3', 'Oslo', '')
@@ -62,7 +80,7 @@ def text(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return what JSON can hold; NaN and other missing values are null, infinities words.
+    """Convert a value to JSON types; missing values become null and infinities strings.
 
     >>> plain({"a": float("nan"), "b": [float("-inf"), 1.5]})
     {'a': None, 'b': ['-inf', 1.5]}

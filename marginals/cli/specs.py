@@ -1,22 +1,13 @@
-"""Kinds of columns from text: `price=continuous(lower=0, resolution=0.01)`."""
+"""Parse kinds of columns and settings: `price=continuous(lower=0, resolution=0.01)`."""
 
+from dataclasses import fields
 from typing import Any, final
 
-from marginals.columns import Categorical, Continuous, Integer
-from marginals.language.errors import did_you_mean
+from marginals.columns.kinds import KINDS
+from marginals.columns.plain_values import did_you_mean
 from marginals.language.parser import Cursor
 from marginals.language.tokens import Token
 
-_KINDS: dict[str, Any] = {
-    "continuous": Continuous,
-    "integer": Integer,
-    "categorical": Categorical,
-}
-_OPTIONS = {
-    "continuous": ("lower", "upper", "resolution", "atoms"),
-    "integer": ("lower", "upper"),
-    "categorical": ("categories",),
-}
 _EXAMPLE = "Write for example: price=continuous(lower=0, resolution=0.01)."
 
 
@@ -49,13 +40,13 @@ class _Parser(Cursor):
             self.fail("the name of a column", _EXAMPLE)
         name = self.advance()
         self.expect("=", _EXAMPLE)
-        kind = self._choice("a kind", list(_KINDS))
+        kind = self._choice("a kind", list(KINDS))
         options: dict[str, Any] = {}
         if self.accept("("):
             while not self.accept(")"):
                 self._option(str(kind.value), options)
         self.finish("Give one column at a time.")
-        return _name(name), _KINDS[str(kind.value)](**options)
+        return _name(name), KINDS[str(kind.value)](**options)
 
     def setting(self) -> tuple[str, Any]:
         remedy = "Write for example: learning_rate=0.01."
@@ -68,7 +59,7 @@ class _Parser(Cursor):
         return str(name.value), value
 
     def _option(self, kind: str, options: dict[str, Any]) -> None:
-        option = self._choice(f"an option of {kind}", list(_OPTIONS[kind]))
+        option = self._choice(f"an option of {kind}", [field.name for field in fields(KINDS[kind])])
         self.expect("=", _EXAMPLE)
         name = str(option.value)
         if name == "categories":
@@ -100,7 +91,7 @@ class _Parser(Cursor):
 
 
 def _moment(value: Any, span: bool = False) -> Any:
-    """Read a string as a time or, where it is none, as a duration."""
+    """Read a string as a time or, failing that, as a duration."""
     if not isinstance(value, str):
         return value
     import pandas as pd

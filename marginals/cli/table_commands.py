@@ -1,20 +1,19 @@
 """`score`, `sample` and `impute`: tables out, in batches, so that files may be of any size."""
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import pandas as pd
 import typer
 
 from marginals.cli import models, options
 from marginals.cli.command import command
-from marginals.cli.models import as_frame, evidence, format_for, load_model, table
-from marginals.cli.output import print_json, records, wrote
-from marginals.cli.progress_bar import bar
-from marginals.columns import Integer
-from marginals.io import tables
+from marginals.cli.models import evidence, load_model, table
+from marginals.cli.output import bar, note, print_json, records
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Fill(str, Enum):  # noqa: UP042 (typer shows the values of this kind)
@@ -33,7 +32,7 @@ Keep = Annotated[
 ]
 Method = Annotated[
     Fill,
-    typer.Option("--method", help="What stands in for a missing cell, given the rest of its row."),
+    typer.Option("--method", help="What to put in a missing cell, given the rest of its row."),
 ]
 Draws = Annotated[
     int, typer.Option("--draws", min=1, help="Completed copies of each row, with --method draw.")
@@ -69,16 +68,21 @@ def score(
     json: options.Json = False,
 ) -> None:
     """Write the log density of each row, in a column log_density; missing cells are fine."""
+    import numpy as np
+
     fitted = load_model(model)
     kept: list[Any] = list(keep or [])
-    sink = _Sink(output, format, json)
-    with sink, bar("score", tables.count(data, format_for(data, format))) as advance:
+    with _rows_out(output, format, json) as append, _bar_for("score", data, format) as advance:
         for frame in table(fitted, data, format, everything=bool(kept)):
-            _check_kept(frame, kept)
-            scores = fitted.score_samples(_known(fitted, frame) if kept else frame)
-            sink.append(frame[kept].assign(log_density=np.asarray(scores)))
+            absent = [name for name in kept if name not in frame.columns]
+            if absent:
+                raise ValueError(
+                    f"Expected the columns {absent} of --keep in the table; it has "
+                    f"{list(frame.columns)}."
+                )
+            scores = fitted.score_samples(_modelled(fitted, frame))
+            append(frame[kept].assign(log_density=np.asarray(scores)))
             advance(len(frame))
-    sink.finish()
 
 
 def sample(
@@ -90,17 +94,17 @@ def sample(
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
-    """Draw rows from the model, perhaps given what is known of them."""
+    """Draw rows from the model, given evidence or none."""
+    from marginals.columns.table_coercion import as_frame
+
     fitted = load_model(model)
-    known = evidence(fitted, given)
-    sink = _Sink(output, format, json)
-    with sink, bar("sample", rows) as advance:
+    condition = evidence(fitted, given)
+    with _rows_out(output, format, json) as append, bar("sample", rows) as advance:
         for batch, start in enumerate(range(0, max(rows, 1), models.ROWS)):
             count = min(models.ROWS, rows - start)
-            drawn = fitted.sample(count, given=known, random_state=_seed(seed, batch))
-            sink.append(as_frame(fitted, drawn))
+            drawn = fitted.sample(count, given=condition, random_state=_seed(seed, batch))
+            append(as_frame(drawn, fitted.schema_.names))
             advance(count)
-    sink.finish()
 
 
 def impute(
@@ -113,30 +117,30 @@ def impute(
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
-    """Fill missing cells with what the rest of the row tells of them; other columns are kept."""
+    """Fill missing cells from the rest of their row; other columns are copied."""
     if draws > 1 and method is not Fill.draw:
         raise typer.BadParameter("Several draws need --method draw.")
     fitted = load_model(model)
-    sink = _Sink(output, format, json)
-    with sink, bar("impute", tables.count(data, format_for(data, format))) as advance:
+    with _rows_out(output, format, json) as append, _bar_for("impute", data, format) as advance:
         for number, frame in enumerate(table(fitted, data, format, everything=True)):
             for part in _filled(fitted, frame, method.value, draws, _seed(seed, number)):
-                sink.append(part)
+                append(part)
             advance(len(frame))
-    sink.finish()
 
 
 def _filled(
-    model: Any, frame: pd.DataFrame, method: str, draws: int, seed: int
-) -> Iterator[pd.DataFrame]:
-    """Complete a table, once or several times; the copies tell their row and draw."""
-    known = _known(model, frame)
-    full = model.impute(known, method=method, draws=draws, random_state=seed)
+    model: Any, frame: "pd.DataFrame", method: str, draws: int, seed: int
+) -> Iterator["pd.DataFrame"]:
+    """Complete a table, once or several times; copies have the columns row and draw."""
+    from marginals.columns import Integer
+
+    own = _modelled(model, frame)
+    full = model.impute(own, method=method, draws=draws, random_state=seed)
     for draw, one in enumerate(full if isinstance(full, list) else [full]):
         filled = frame.copy()
-        for name in known.columns:
+        for name in own.columns:
             whole = isinstance(model.schema_[name].kind, Integer)
-            # Means of integers are none: the type should not depend on which batch has gaps.
+            # The mean of integers is no integer: the type must not depend on which batch has gaps.
             filled[name] = one[name].astype(float) if whole and method == "mean" else one[name]
         if draws > 1:
             filled.insert(0, "draw", draw)
@@ -144,56 +148,44 @@ def _filled(
         yield filled
 
 
-def _known(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns that the model knows."""
+def _modelled(model: Any, frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the columns that the model has."""
     return frame[[name for name in model.schema_.names if name in frame.columns]]
 
 
-def _check_kept(frame: pd.DataFrame, kept: list[Any]) -> None:
-    absent = [name for name in kept if name not in frame.columns]
-    if absent:
-        raise tables.FrameError(
-            f"Expected the columns {absent} of --keep in the table; it has {list(frame.columns)}."
-        )
-
-
 def _seed(seed: int, batch: int) -> int:
-    """Return the seed of a batch: the first has the one that was asked for."""
+    """Return the seed for a batch: the first has the given one."""
+    import numpy as np
+
     return seed if batch == 0 else int(np.random.SeedSequence([seed, batch]).generate_state(1)[0])
 
 
-class _Sink:
-    """Where rows go: to a file or pipe, or into one JSON object."""
+def _bar_for(what: str, data: str, format: str | None) -> Any:
+    from marginals.io import tables
 
-    def __init__(self, path: str, format: str | None, json: bool) -> None:
-        self.path = path
-        self.json = json
-        self.inside = json and path == "-"
-        self.writer = tables.Writer(path, format_for(path, format))
-        self.parts: list[dict[str, Any]] = []
-        self.rows = 0
+    return bar(what, tables.count(data, format))
 
-    def __enter__(self) -> "_Sink":
-        if not self.inside:
-            self.writer.__enter__()
-        return self
 
-    def __exit__(self, *error: Any) -> None:
-        if not self.inside:
-            self.writer.__exit__(*error)
+@contextlib.contextmanager
+def _rows_out(
+    path: str, format: str | None, json: bool
+) -> Iterator[Callable[["pd.DataFrame"], None]]:
+    """Yield a function that writes rows to a file or pipe, or collects them in one JSON object."""
+    from marginals.io import tables
 
-    def append(self, frame: pd.DataFrame) -> None:
-        """Take rows."""
-        self.rows += len(frame)
-        if self.inside:
-            self.parts += records(frame)
-        else:
-            self.writer.append(frame)
+    rows, parts = 0, []
+    inside = json and path == "-"
 
-    def finish(self) -> None:
-        """Tell what was done."""
-        if self.json:
-            content = {"rows": self.parts} if self.inside else {"output": self.path}
-            print_json({"count": self.rows, **content})
-        else:
-            wrote(self.rows, self.path)
+    def append(frame: "pd.DataFrame") -> None:
+        nonlocal rows
+        rows += len(frame)
+        parts.extend(records(frame)) if inside else write(frame)
+
+    with contextlib.ExitStack() as stack:
+        if not inside:
+            write = stack.enter_context(tables.writing(path, format))
+        yield append
+    if json:
+        print_json({"count": rows, **({"rows": parts} if inside else {"output": path})})
+    elif path != "-":
+        note(f"Wrote {rows} row{'' if rows == 1 else 's'} to {path}.")

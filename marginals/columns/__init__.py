@@ -1,7 +1,7 @@
 """Tables: what their columns are, and the way from their cells to evidence and back."""
 
 from marginals.columns.decoding import decode, decode_column
-from marginals.columns.encoding import Encoded, encode, encode_bounds, encode_known, encode_values
+from marginals.columns.encoding import Encoded, encode, encode_bounds, encode_cells, encode_values
 from marginals.columns.inference import infer
 from marginals.columns.kinds import Categorical, Continuous, Integer
 from marginals.columns.schema import Column, Schema
@@ -17,7 +17,7 @@ __all__ = [
     "decode_column",
     "encode",
     "encode_bounds",
-    "encode_known",
+    "encode_cells",
     "encode_values",
     "infer",
 ]

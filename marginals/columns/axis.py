@@ -1,8 +1,8 @@
-"""From numbers to the model's scale and back: what every kind of column must answer.
+"""The axis of a column: the values it can take, on the model's scale.
 
-Numbers are what `read.numbers` gives: float64, NaN where missing. The model's scale is float64 too,
-with a cell as in `Evidence`: equal ends are an exact value, else it is (lower, upper]. On the way
-numbers may be infinite or NaN, which is meant: callers switch numpy's warnings off (`quiet`).
+An axis maps numbers, as `cell_reading` returns them (float64, NaN where missing), to cells of the
+model's scale, as `Evidence` holds them: equal ends are an exact value, else (lower, upper]. Values
+on the way may overflow or be NaN by design: callers silence numpy's warnings with `quiet`.
 """
 
 from abc import ABC, abstractmethod
@@ -12,23 +12,22 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from marginals.columns.cell_reading import Floats
 from marginals.columns.schema import Column
 
-__all__ = ["Axis", "CodeAxis", "Exact", "Flags", "no_values", "quiet", "to_model", "to_numbers"]
+__all__ = ["Axis", "CodeAxis", "ExactCells", "Flags", "Floats", "checked", "quiet"]
 
+Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-
-
-def quiet() -> Any:
-    """Switch off numpy's warnings of overflow and the like, in this thread."""
-    return np.errstate(all="ignore")
-
 
 _FARTHEST = float(np.finfo(np.float64).max)  # the density is 0 long before
 
 
-class Exact(NamedTuple):
+def quiet() -> Any:
+    """Silence numpy's warnings about overflow and the like, in this thread."""
+    return np.errstate(all="ignore")
+
+
+class ExactCells(NamedTuple):
     """Cells of exact values: their ends, and log |d model / d user| where they have no width."""
 
     lower: Floats
@@ -43,81 +42,105 @@ class Axis(ABC):
 
     @abstractmethod
     def wrong(self, numbers: Floats) -> Flags:
-        """Say which values cannot occur; a missing one is none."""
-
-    @abstractmethod
-    def exact(self, numbers: Floats) -> Exact:
-        """Return the cells of values, arbitrary for those that cannot occur."""
-
-    @abstractmethod
-    def point(self, numbers: Floats) -> Floats:
-        """Return values on the model's scale; of a lattice, the middles of their cells."""
-
-    @abstractmethod
-    def between(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """Return the cells of all values in (low, high]; (inf, -inf) where there is none."""
-
-    @abstractmethod
-    def numbers(self, model: Floats, dtype: npt.DTypeLike = np.float64) -> Floats:
-        """Return the values at points of the model's scale that was held in `dtype`."""
+        """Say which values cannot occur; missing ones can."""
 
     @abstractmethod
     def fault(self, number: float) -> tuple[str, str]:
-        """Say what a value that cannot occur should have been, and what to do."""
+        """Return what was expected instead of a value that cannot occur, and what to do."""
+
+    @abstractmethod
+    def has_mass(self, numbers: Floats) -> Flags:
+        """Say which values have a probability of their own, and not only a density."""
+
+    @abstractmethod
+    def exact(self, numbers: Floats) -> ExactCells:
+        """Return the cells of observed values; arbitrary where a value cannot occur."""
+
+    @abstractmethod
+    def point(self, numbers: Floats) -> Floats:
+        """Return one point of the model's scale for each value; on a lattice, its cell's middle."""
+
+    @abstractmethod
+    def between(
+        self, low: Floats, high: Floats, low_closed: bool = False, high_closed: bool = True
+    ) -> tuple[Floats, Floats]:
+        """Return the cells of all values between two ends; (inf, -inf) where there is none."""
+
+    @abstractmethod
+    def numbers(self, model: Floats, dtype: npt.DTypeLike = np.float64) -> Floats:
+        """Return the values at points of the model's scale, which were stored as `dtype`."""
+
+    def only(self, numbers: Floats) -> tuple[Floats, Floats]:
+        """Return the cells that hold these values and no others, for events."""
+        cells = self.exact(numbers)
+        return cells.lower, cells.upper
+
+    def snapped(self, numbers: Floats) -> Floats:
+        """Return numbers with those that are a value of the column but for rounding set to it."""
+        return numbers
+
+    def to_model(self, bent: Floats) -> Floats:
+        """Subtract the location and divide by the scale, without overflow."""
+        location, scale = self.column.location, self.column.scale
+        scaled = (bent - location) / scale
+        overflow = np.isfinite(bent) & ~(np.abs(scaled) <= _FARTHEST)
+        if not overflow.any():
+            return scaled
+        halves = (bent / 2 - location / 2) / scale * 2
+        return np.where(overflow, np.clip(halves, -_FARTHEST, _FARTHEST), scaled)
+
+    def to_numbers(self, model: Floats) -> Floats:
+        """Undo `to_model`."""
+        location, scale = self.column.location, self.column.scale
+        bent: Any = model * scale + location
+        halves = (model / 2 * scale + location / 2) * 2
+        return np.where(np.isfinite(bent), bent, halves)
 
 
 @final
 @dataclass(frozen=True)
 class CodeAxis(Axis):
-    """The categories 0, 1, ..., which are their own scale."""
+    """The codes of categories 0, 1, ..., which are their own scale."""
 
     column: Column
     count: int
 
     def wrong(self, numbers: Floats) -> Flags:
-        """Return none: categories are checked as they are read."""
+        """Return False: categories are checked as they are read."""
         return np.zeros(len(numbers), dtype=bool)
 
-    def exact(self, numbers: Floats) -> Exact:
+    def fault(self, number: float) -> tuple[str, str]:
+        """Never called, as no code is wrong."""
+        raise AssertionError(number)
+
+    def has_mass(self, numbers: Floats) -> Flags:
+        """Return True."""
+        return np.ones(len(numbers), dtype=bool)
+
+    def exact(self, numbers: Floats) -> ExactCells:
         """Return the codes."""
-        return Exact(numbers, numbers, np.zeros(len(numbers)))
+        return ExactCells(numbers, numbers, np.zeros(len(numbers)))
 
     def point(self, numbers: Floats) -> Floats:
         """Return the codes."""
         return numbers
 
-    def between(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """Return the codes after `low` up to `high`."""
-        return no_values(low, high, low >= self.count - 1)
+    def between(
+        self, low: Floats, high: Floats, low_closed: bool = False, high_closed: bool = True
+    ) -> tuple[Floats, Floats]:
+        """Return the codes between two codes."""
+        low, high = low - low_closed, high - (not high_closed)
+        return checked(low, high, (low >= self.count - 1) | (high < 0) | (low >= high))
 
     def numbers(self, model: Floats, dtype: npt.DTypeLike = np.float64) -> Floats:
         """Return the nearest codes."""
         return np.clip(np.rint(model), 0, self.count - 1)
 
-    def fault(self, number: float) -> tuple[str, str]:
-        """Never asked, as no code is wrong."""
-        raise AssertionError(number)
 
-
-def no_values(low: Floats, high: Floats, empty: Flags | None = None) -> tuple[Floats, Floats]:
-    """Write (inf, -inf) where a cell is empty; keep width where rounding took it."""
+def checked(low: Floats, high: Floats, empty: Flags | None = None) -> tuple[Floats, Floats]:
+    """Write (inf, -inf) where a cell is empty; restore a width that rounding has removed."""
     nothing = (low == np.inf) | (high == -np.inf)
     nothing = nothing if empty is None else nothing | empty
     # A cell without width would be an exact value, with a density instead of a mass.
     low = np.where(high <= low, np.nextafter(high, -np.inf), low)
     return np.where(nothing, np.inf, low), np.where(nothing, -np.inf, high)
-
-
-def to_model(bent: Floats, column: Column) -> Floats:
-    """Subtract the location and divide by the scale, without overflow."""
-    scaled = (bent - column.location) / column.scale
-    halves = (bent / 2 - column.location / 2) / column.scale * 2
-    overflow = np.isfinite(bent) & ~(np.abs(scaled) <= _FARTHEST)
-    return np.where(overflow, np.clip(halves, -_FARTHEST, _FARTHEST), scaled)
-
-
-def to_numbers(model: Floats, column: Column) -> Floats:
-    """Undo `to_model`."""
-    bent: Any = model * column.scale + column.location
-    halves = (model / 2 * column.scale + column.location / 2) * 2
-    return np.where(np.isfinite(bent), bent, halves)

@@ -1,4 +1,4 @@
-"""From a column of a frame to numbers: of times steps from a reference, of categories codes."""
+"""Values of a column as numbers: times as steps from a reference, categories as codes."""
 
 import re
 from fractions import Fraction
@@ -8,16 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from marginals.columns.dtypes import base, family, float_type, parse, unit
+from marginals.columns.dtypes import UNITS, family, float_type, unit, zone
 from marginals.columns.kinds import Categorical, Continuous, Integer
 from marginals.columns.plain_values import plain, shown
 from marginals.columns.schema import Column
 from marginals.columns.table_coercion import row_of, value_of
 
-__all__ = ["UNITS", "Floats", "codes_of", "exact_time", "numbers", "whole_parts"]
+__all__ = ["Floats", "exact_time", "number_of", "numbers", "whole_parts"]
 
 Floats = npt.NDArray[np.float64]
-UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
 _NUMBERS = {"integer", "floating", "mixed-integer-float", "decimal"}
 _EXACT = 2.0**63 - 2.0**14  # integers this close to the reference are subtracted exactly
 _ZONE = re.compile(r":.*(Z|[+-]\d\d(:?\d\d)?)$")  # of a time in text
@@ -26,9 +25,9 @@ _LISTED = 8  # categories shown in an error
 
 
 def numbers(column: Column, series: Any) -> Floats:
-    """Return the values as float64, NaN where missing, counted from the column's reference."""
+    """Return a Series as float64, NaN where missing, counted from the column's reference."""
     if isinstance(column.kind, Categorical):
-        return codes_of(column, series)
+        return _codes(column, series)
     if bool(series.isna().all()):
         return np.full(len(series), np.nan)
     if family(column.dtype) == "number":
@@ -38,7 +37,29 @@ def numbers(column: Column, series: Any) -> Floats:
     return np.where(missing, np.nan, away)
 
 
+def number_of(column: Column, value: Any) -> float:
+    """Return a single value as a number; NaN if missing."""
+    if isinstance(column.kind, Categorical):
+        return _code(column, value)
+    if family(column.dtype) == "number":
+        number = _plain_number(column, value)
+        if number is not None:
+            return number
+    return float(numbers(column, pd.Series([value]))[0])
+
+
 # Numbers --------------------------------------------------------------------------------------
+
+
+def _plain_number(column: Column, value: Any) -> float | None:
+    """Return a number as `numbers` would, without a Series; None for any other value."""
+    reference = column.reference if isinstance(column.kind, Integer) else 0
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        whole = int(value)
+        return float(whole - reference) if abs(whole) < 2**63 else None
+    if isinstance(value, float | np.floating):
+        return float(_to_declared(column, np.array(value, dtype=np.float64))) - reference
+    return None
 
 
 def _plain_numbers(column: Column, series: Any) -> Floats:
@@ -91,7 +112,7 @@ def _minus(values: npt.NDArray[Any], reference: int, step: int = 1) -> Floats:
 
 
 def _to_declared(column: Column, values: Floats) -> Floats:
-    """Let a bound or atom in the column's float32 equal the one declared in float64."""
+    """Set values that are a bound or atom rounded to the column's float32 to the declared one."""
     kind, dtype = column.kind, float_type(column.dtype)
     if dtype == np.float64 or not isinstance(kind, Continuous):
         return values
@@ -106,7 +127,7 @@ def _to_declared(column: Column, values: Floats) -> Floats:
 
 
 def whole_parts(column: Column, series: Any) -> npt.NDArray[np.int64]:
-    """Return the known times or durations in whole units of the column."""
+    """Return the times or durations that are not missing in whole units of the column."""
     values, missing, factor = _times(column, series)
     return values[~missing] // factor
 
@@ -118,7 +139,7 @@ def exact_time(column: Column, value: Any) -> Fraction:
 
 
 def _times(column: Column, series: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any], int]:
-    """Return whole units, which are missing, and how many make a unit of the column."""
+    """Return values in a fine unit, which are missing, and how many make a unit of the column."""
     code = "M" if family(column.dtype) == "time" else "m"
     if series.dtype.kind != code:
         series = _parsed_times(column, series) if code == "M" else _parsed_spans(column, series)
@@ -140,10 +161,10 @@ def _refuse_beyond(column: Column) -> NoReturn:
 
 
 def _check_zone(column: Column, aware: bool) -> None:
-    zone = getattr(parse(base(column.dtype)), "tz", None)
-    if aware == (zone is not None):
+    own = zone(column.dtype)
+    if aware == (own is not None):
         return
-    have, remedy = ("a", "tz_convert(None)") if aware else ("no", f"tz_localize({str(zone)!r})")
+    have, remedy = ("a", "tz_convert(None)") if aware else ("no", f"tz_localize({str(own)!r})")
     raise TypeError(
         f"Expected column {column.name!r} to hold {column.dtype}; got times with {have} time zone. "
         f"Use {remedy}."
@@ -169,8 +190,8 @@ def _parsed_times(column: Column, series: Any) -> Any:
         _refuse(column, "times", series)
     objects = series.astype(object).reset_index(drop=True)
     aware = objects.map(_has_zone)
-    zone = getattr(parse(base(column.dtype)), "tz", None)
-    if zone is None or found in ("datetime", "datetime64"):
+    own = zone(column.dtype)
+    if own is None or found in ("datetime", "datetime64"):
         _check_zone(column, bool(aware[objects.notna()].any()))
     try:
         # Apart, as some versions of pandas read one in the zone of the other.
@@ -183,10 +204,10 @@ def _parsed_times(column: Column, series: Any) -> Any:
     except ValueError:
         _refuse(column, "times such as '2024-05-17 08:00'", series)
     local = local.dt.tz_localize(None)
-    if zone is None:
+    if own is None:
         return local
-    # An hour that the clocks repeat is the first of the two, one that they skip is the next.
-    local = local.dt.tz_localize(zone, ambiguous=True, nonexistent="shift_forward")
+    # An hour that clocks repeat is the first of the two; one that they skip is the next.
+    local = local.dt.tz_localize(own, ambiguous=True, nonexistent="shift_forward")
     return pd.concat([zoned, local.dt.tz_convert("UTC")]).sort_index()
 
 
@@ -199,22 +220,28 @@ def _has_zone(time: Any) -> bool:
 # Categories -----------------------------------------------------------------------------------
 
 
-def codes_of(column: Column, series: Any) -> Floats:
+def _codes(column: Column, series: Any) -> Floats:
     """Return the codes of categories, NaN where missing."""
-    assert isinstance(column.kind, Categorical)
-    categories = column.kind.categories or ()
     try:
         found, distinct = pd.factorize(series)
     except TypeError:
         _refuse_unhashable(column, series)
-    place = {category: code for code, category in enumerate(categories)}
     values = [plain(value, f"column {column.name!r}") for value in distinct]
-    known = np.array([place.get(value, -1) for value in values] + [-1])
-    codes = known[found]
+    codes = np.array([column.codes.get(value, -1) for value in values] + [-1])[found]
     unseen = (codes < 0) & (found >= 0)
     if unseen.any():
         _refuse_unseen(column, series, int(unseen.argmax()))
     return np.where(found < 0, np.nan, codes.astype(np.float64))
+
+
+def _code(column: Column, value: Any) -> float:
+    found = plain(value, f"column {column.name!r}")
+    if found is None:
+        return np.nan
+    code = column.codes.get(found)
+    if code is None:
+        _refuse_unseen(column, pd.Series([value], dtype=object), 0)
+    return float(code)
 
 
 def _refuse_unhashable(column: Column, series: Any) -> NoReturn:

@@ -1,14 +1,27 @@
 """The dtypes of columns as text, from which they are restored."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["Family", "base", "category_dtype", "family", "float_type", "name_of", "parse", "unit"]
+__all__ = [
+    "UNITS",
+    "Family",
+    "base",
+    "category_dtype",
+    "family",
+    "float_type",
+    "name_of",
+    "parse",
+    "unit",
+    "zone",
+]
 
 Family = Literal["number", "time", "span"]
+UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
 
 
 def name_of(dtype: Any) -> str:
@@ -46,6 +59,7 @@ def category_dtype(name: str, categories: Sequence[Any], ordered: bool) -> Any:
     return pd.CategoricalDtype(fitting if fits else index, ordered)
 
 
+@cache
 def base(name: str) -> str:
     """Return the dtype of the values inside of intervals, else the dtype itself.
 
@@ -57,6 +71,7 @@ def base(name: str) -> str:
     return name.removeprefix("interval[").rsplit(", ", 1)[0]
 
 
+@cache
 def family(name: str) -> Family:
     """Say whether a column that is not categorical holds numbers, times or durations."""
     inner = base(name)
@@ -65,11 +80,19 @@ def family(name: str) -> Family:
     return "span" if inner.startswith("timedelta64") else "number"
 
 
+@cache
 def unit(name: str) -> str:
     """Return the unit of times and durations: "s", "ms", "us" or "ns"."""
     return base(name).split("[")[1].split(",")[0].rstrip("]")
 
 
+@cache
+def zone(name: str) -> Any:
+    """Return the time zone of a column of times, None without one."""
+    return getattr(parse(base(name)), "tz", None)
+
+
+@cache
 def float_type(name: str) -> np.dtype[Any]:
     """Return the numpy dtype of a column's floats; float64 unless the column has narrower ones."""
     dtype = parse(base(name))

@@ -1,37 +1,55 @@
 """From tables, dicts and arrays of values to evidence on the model's scale."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, NoReturn, final
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 import torch
 from torch import Tensor
 
+from marginals.cells.cell import NOTHING, Cell, Exact, Interval, OneOf, as_cell, contains
 from marginals.cells.evidence import Evidence
-from marginals.columns.axes import axis
-from marginals.columns.axis import Axis, Flags, quiet
-from marginals.columns.cell_reading import Floats
-from marginals.columns.ends import ends, refuse
-from marginals.columns.known_cell import known_cell
-from marginals.columns.lattice_axis import LatticeAxis
+from marginals.columns.axis import Axis, Flags, Floats, quiet
+from marginals.columns.cell_reading import number_of, numbers
+from marginals.columns.kinds import Categorical
 from marginals.columns.schema import Column, Name, Schema
-from marginals.columns.table_coercion import as_series, column_of, matched, upper_columns
+from marginals.columns.table_coercion import (
+    as_series,
+    column_of,
+    matched,
+    row_of,
+    upper_columns,
+)
 
-__all__ = ["Encoded", "encode", "encode_bounds", "encode_known", "encode_values"]
+__all__ = [
+    "Encoded",
+    "Ends",
+    "NoProbabilityError",
+    "check_possible",
+    "encode",
+    "encode_bounds",
+    "encode_boxes",
+    "encode_cells",
+    "encode_values",
+    "has_mass",
+    "read_cells",
+    "read_ends",
+]
 
 
 @final
 @dataclass(frozen=True)
 class Encoded:
-    """Evidence on the model's scale, and what it takes to come back from there.
+    """Evidence on the model's scale, with the terms that bring answers back to the user's.
 
     Args:
         evidence: B rows. A cell that no value of its column can be in is missing here.
-        log_jacobian: (B,), to be added to the model's log values: then densities are per unit of
-            the user's scale, of times per second. It counts exact cells of continuous columns, not
-            those of rounded ones, atoms, integers and categories, which have masses. Of a fine
-            lattice it counts the width of the cell: the value has a mass too.
+        log_jacobian: (B,), to be added to the model's log values: densities are then per unit of
+            the user's scale, for times per second. It counts exact cells of continuous columns, and
+            the width of the cell on a fine lattice; all other exact cells have masses.
         empty: (B,), whether a row has a cell that no value can be in: its probability is 0.
     """
 
@@ -40,13 +58,44 @@ class Encoded:
     empty: Tensor
 
 
-class _Cells(NamedTuple):
-    """Cells of one column on the model's scale, all (B,)."""
+class NoProbabilityError(ValueError):
+    """An event asks for single values of a continuous column, which have only a density.
+
+    Args:
+        column: the name of the column.
+    """
+
+    def __init__(self, column: Name) -> None:
+        self.column = column
+        super().__init__(
+            f"Expected an interval for continuous column {column!r}; got a single value, whose "
+            "probability is 0. Give a pair (low, high), or ask for `pdf`."
+        )
+
+
+class Ends(NamedTuple):
+    """The ends (B,) of cells as numbers: equal for an exact value, NaN if missing."""
+
+    low: Floats
+    high: Floats
+    low_closed: bool = False
+    high_closed: bool = True
+
+
+class _Part(NamedTuple):
+    """Cells (B,) of one column on the model's scale."""
 
     lower: Floats
     upper: Floats
     log_slope: Floats
     empty: Flags
+
+    def take(self, index: npt.NDArray[np.intp]) -> "_Part":
+        """Return some of the cells."""
+        return _Part(*(side[index] for side in self))  # type: ignore[arg-type]
+
+
+# Tables -----------------------------------------------------------------------------------------
 
 
 def encode(
@@ -55,125 +104,356 @@ def encode(
     """Encode a table: a DataFrame with some of the columns by name, or an array of all of them.
 
     Args:
-        schema: of the table fitted.
-        frame: exact values, or with `upper` lower ends. NaN, None, NA and NaT are missing; a single
-            end that is missing is open. A column of pandas intervals holds both ends.
+        schema: of the fitted table.
+        frame: exact values or, with `upper`, lower ends. NaN, None, NA and NaT are missing; where
+            only one end is missing, that side is open. A column of pandas intervals has both ends.
         upper: upper ends of (some of) the same columns; a cell whose ends are equal is exact.
         columns: selects columns of a frame, and names those of an array.
         strict: whether a value that the column cannot take raises, or makes the row empty.
     """
     frame, positions = matched(schema, frame, columns)
     high = {} if upper is None else upper_columns(schema, frame, upper)
-    parts = [
-        _cells(schema.columns[i], column_of(frame, place), high.get(i), strict)
-        for place, i in enumerate(positions)
-    ]
-    return _assembled(parts, positions, len(frame), {})
-
-
-def encode_known(
-    schema: Schema, known: Mapping[Name, Any], *, strict: bool = True, fine: bool = True
-) -> Encoded:
-    """Encode a dict as one row: a value, a pair (low, high) with None for an open end, or a set.
-
-    A pair means low < x <= high. Sets, and lists, are for categories; pairs of categories need an
-    ordered column. A missing value tells nothing. Without `fine`, a value of a fine lattice is its
-    cell, whose probability can be asked for, and not the middle of it.
-    """
-    positions = schema.positions(known)
-    parts, sets = [], {}
-    for i, cell in zip(positions, known.values(), strict=True):
-        column = schema.columns[i]
-        low, high, mask = known_cell(column, cell)
-        parts.append(_cells(column, low, high, strict, fine))
-        if mask is not None:
-            sets[i] = mask
-    return _assembled(parts, positions, 1, sets)
+    parts = []
+    with quiet():
+        for place, i in enumerate(positions):
+            column, series = schema.columns[i], column_of(frame, place)
+            ends = read_ends(column, series, high.get(i))
+            if strict:
+                check_possible(column.axis, series, ends)
+            parts.append(_part(column.axis, ends))
+    return _assembled(parts, positions, len(frame))
 
 
 def encode_values(schema: Schema, column: Name, values: Any) -> tuple[Tensor, Tensor]:
     """Return values of a column (N,) on the model's scale, and log-Jacobians (N,).
 
-    Of integer and rounded columns these are the middles of cells, for plots and draws: their masses
-    are those of `encode_bounds(schema, column, values, values)`.
+    Values of integer and rounded columns become the middles of their cells, for plots and draws.
+    Their masses are those of `encode_bounds(schema, column, values, values)`.
     """
-    series = as_series(values)
+    series, axis = as_series(values), schema[column].axis
     with quiet():
-        line = axis(schema[column])
-        low, _ = ends(line.column, series)
-        wrong = line.wrong(low)
-        if wrong.any():
-            refuse(line, series, low, wrong)
-        return _tensor(line.point(low)), _tensor(line.exact(low).log_slope)
+        ends = read_ends(axis.column, series)
+        check_possible(axis, series, ends)
+        return _tensor(axis.point(ends.low)), _tensor(axis.exact(ends.low).log_slope)
 
 
 def encode_bounds(schema: Schema, column: Name, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
     """Return the ends (N,) of cells (lower, upper] on the model's scale.
 
-    None or a missing end is open, equal ends are an exact value, and a cell that no value of the
-    column can be in comes back as (inf, inf): its probability is 0.
+    None or a missing end leaves the side open, equal ends are an exact value, and a cell that no
+    value of the column can be in comes back as (inf, inf): its probability is 0.
     """
-    low_side, high_side = as_series(lower), as_series(upper)
-    counts = {len(low_side), len(high_side)} - {1}
+    sides = as_series(lower), as_series(upper)
+    counts = {len(side) for side in sides} - {1}
     if len(counts) > 1:
         raise ValueError(
             f"Expected as many lower as upper ends of column {column!r}, or a single one; got "
-            f"{len(low_side)} and {len(high_side)}. Pair them."
+            f"{len(sides[0])} and {len(sides[1])}. Pair them."
         )
     count = counts.pop() if counts else 1
-    sides = [side if len(side) == count else side.repeat(count) for side in (low_side, high_side)]
-    cells = _cells(schema[column], sides[0], sides[1], strict=False, fine=False)
-    open_ends = np.isnan(cells.lower)  # nothing is known, or the cell is empty
-    low = np.where(open_ends, -np.inf, cells.lower)
-    high = np.where(open_ends, np.inf, cells.upper)
-    return _tensor(np.where(cells.empty, np.inf, low)), _tensor(high)
-
-
-# Parts ----------------------------------------------------------------------------------------
-
-
-def _cells(column: Column, series: Any, upper: Any, strict: bool, fine: bool = True) -> _Cells:
+    low, high = (side if len(side) == count else side.repeat(count) for side in sides)
     with quiet():
-        return _quiet_cells(axis(column), series, upper, strict, fine)
+        axis = schema[column].axis
+        part = _part(axis, read_ends(axis.column, low, high), masses=True)
+    free = np.isnan(part.lower)  # missing, or empty
+    bottom = np.where(part.empty, np.inf, np.where(free, -np.inf, part.lower))
+    return _tensor(bottom), _tensor(np.where(free, np.inf, part.upper))
 
 
-def _quiet_cells(line: Axis, series: Any, upper: Any, strict: bool, fine: bool) -> _Cells:
-    low, high = ends(line.column, series, upper)
+# Dicts ------------------------------------------------------------------------------------------
+
+
+def encode_cells(schema: Schema, cells: Mapping[Any, Any], *, strict: bool = True) -> Encoded:
+    """Encode a dict as one row of evidence: a value, a pair (low, high) or a set for each column.
+
+    See `as_cell` for what a cell may be. A set of numbers must have no gaps.
+    """
+    read = read_cells(schema, cells, strict=strict)
+    encoded = encode_boxes(schema, read)
+    if len(encoded.evidence) == 1:
+        return encoded
+    gaps = (i for i, cell in read.items() if len(encode_boxes(schema, {i: cell}).evidence) > 1)
+    raise ValueError(
+        f"Expected evidence on column {schema.names[next(gaps)]!r} to be one value or a range; got "
+        "a set of numbers with gaps, which only `prob` takes. Condition on each value apart."
+    )
+
+
+def read_cells(
+    schema: Schema, cells: Mapping[Any, Any], *, strict: bool = False
+) -> dict[int, Cell]:
+    """Return cells as users write them as cells of numbers, by the position of their column.
+
+    Args:
+        schema: of the fitted table.
+        cells: by name or position of a column; see `as_cell`.
+        strict: whether an exact value that the column cannot take raises.
+    """
+    positions = schema.positions(cells)
+    with quiet():
+        return {
+            i: _read_cell(schema.columns[i], cell, strict)
+            for i, cell in zip(positions, cells.values(), strict=True)
+        }
+
+
+def encode_boxes(
+    schema: Schema, cells: Mapping[int, Cell], masses: Collection[int] = ()
+) -> Encoded:
+    """Encode cells of numbers as disjoint boxes, a row for each: one, unless a set has gaps.
+
+    Args:
+        schema: of the fitted table.
+        cells: by position, as `read_cells` returns them.
+        masses: columns whose exact values must have their probability, and not a density. There
+            a value off the lattice is empty; elsewhere it is rounded, as in tables.
+    """
+    parts, sets = [], {}
+    with quiet():
+        for i, cell in cells.items():
+            axis = schema.columns[i].axis
+            if isinstance(cell, OneOf) and isinstance(axis.column.kind, Categorical):
+                sets[i] = _mask(cell, len(axis.column.codes))
+                parts.append(_nothing(1, empty=not cell.values))
+            else:
+                parts.append(_pieces(axis, cell, i in masses))
+    counts = [len(part.lower) for part in parts]
+    rows = int(np.prod(counts)) if counts else 1
+    if rows > 1:
+        places = np.indices(counts).reshape(len(counts), -1)
+        parts = [part.take(place) for part, place in zip(parts, places, strict=True)]
+    return _assembled(parts, tuple(cells), rows, sets)
+
+
+def has_mass(column: Column, cell: Cell) -> bool:
+    """Say whether a cell of numbers has a probability, be it 0, and not only a density."""
+    if isinstance(cell, Interval):
+        return True
+    values = np.array([cell.value] if isinstance(cell, Exact) else cell.values, dtype=np.float64)
+    return bool((column.axis.has_mass(values) | column.axis.wrong(values)).all())
+
+
+def _read_cell(column: Column, value: Any, strict: bool) -> Cell:
+    categorical = isinstance(column.kind, Categorical)
+    if categorical and isinstance(value, pd.Interval):
+        value = Exact(value)  # a category, as of pd.cut
+    cell = as_cell(value, f"column {column.name!r}")
+    if isinstance(cell, Exact):
+        number = _finite(column, cell.value)
+        if strict and column.axis.wrong(np.array([number]))[0]:
+            _refuse_value(column.axis, number, cell.value)
+        return Exact(number)
+    if isinstance(cell, OneOf):
+        return OneOf(tuple(sorted({_finite(column, value) for value in cell.values})))
+    if cell.low is None and cell.high is None:
+        return cell
+    if categorical and not column.ordered:
+        return _categories_between(column, cell)
+    low = None if cell.low is None else _snapped(column, cell.low)
+    high = None if cell.high is None else _snapped(column, cell.high)
+    if low == np.inf or high == -np.inf:
+        _refuse_ends(column, "finite values", cell.low, cell.high, "Leave the cell missing.")
+    if low is not None and high is not None and low > high:
+        _refuse_ends(column, "lower ends below upper ends", cell.low, cell.high, "Swap the ends.")
+    return Interval(low, high, cell.low_closed, cell.high_closed)
+
+
+def _finite(column: Column, value: Any) -> float:
+    number = _snapped(column, value)
+    if np.isinf(number):
+        _refuse_infinite(column, number)
+    return number
+
+
+def _snapped(column: Column, value: Any) -> float:
+    return float(column.axis.snapped(np.array([number_of(column, value)]))[0])
+
+
+def _categories_between(column: Column, cell: Interval) -> Cell:
+    """Return the categories in an interval, if categories and ends are all numbers."""
+    ends = [end for end in (cell.low, cell.high) if end is not None]
+    if not all(map(_is_number, (*column.codes, *ends))):
+        _refuse_order(column, cell.low, cell.high)
+    return OneOf(tuple(float(c) for value, c in column.codes.items() if contains(cell, value)))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _pieces(axis: Axis, cell: Cell, masses: bool) -> _Part:
+    """Return the disjoint parts of a cell of one column."""
+    if isinstance(cell, Exact):
+        at = np.array([cell.value])
+        return _part(axis, Ends(at, at), masses)
+    if isinstance(cell, Interval):
+        if cell.low is None and cell.high is None:
+            return _nothing(1)
+        low = np.array([-np.inf if cell.low is None else cell.low])
+        high = np.array([np.inf if cell.high is None else cell.high])
+        if low[0] == high[0]:
+            closed = cell.low_closed and cell.high_closed
+            return _pieces(axis, Exact(cell.low) if closed else NOTHING, masses=True)
+        return _part(axis, Ends(low, high, cell.low_closed, cell.high_closed), masses)
+    if not cell.values:
+        return _nothing(1, empty=True)
+    at = np.array(cell.values, dtype=np.float64)
+    part = _part(axis, Ends(at, at), masses or len(at) > 1)
+    keep = ~part.empty
+    if not keep.any():
+        return _nothing(1, empty=True)
+    lower, upper = part.lower[keep], part.upper[keep]
+    # Neighbours on a lattice are one interval.
+    starts = np.append(True, lower[1:] != upper[:-1])
+    lower, upper = lower[starts], upper[np.append(starts[1:], True)]
+    return _Part(lower, upper, part.log_slope[keep][starts], np.zeros(len(lower), dtype=bool))
+
+
+# Ends as numbers --------------------------------------------------------------------------------
+
+
+def read_ends(column: Column, series: Any, upper: Any = None) -> Ends:
+    """Return the ends of the cells of a column.
+
+    Where one end is missing or infinite, that side is open. Without `upper`, all cells are exact
+    and the two arrays are one, unless the column holds pandas intervals.
+    """
+    intervals = isinstance(series.dtype, pd.IntervalDtype)
+    if isinstance(column.kind, Categorical) or not intervals:
+        low = numbers(column, series)
+        if upper is not None:
+            return _ordered(column, (series, upper), low, numbers(column, upper))
+        infinite = np.isinf(low)
+        if infinite.any():
+            at = int(infinite.argmax())
+            _refuse_infinite(column, low[at], row_of(series, at))
+        return Ends(low, low)
+    if upper is not None:
+        raise TypeError(
+            f"Expected column {column.name!r} to hold lower ends, as there are upper ones; got "
+            f"{series.dtype}. Give one of the two."
+        )
+    left, right = (pd.Series(side) for side in (series.array.left, series.array.right))
+    ends = _ordered(column, (series, right), numbers(column, left), numbers(column, right))
+    closed = series.dtype.closed
+    return Ends(ends.low, ends.high, closed in ("left", "both"), closed in ("right", "both"))
+
+
+def _ordered(column: Column, sides: tuple[Any, Any], low: Floats, high: Floats) -> Ends:
+    def refuse_first(bad: Flags, expected: str, remedy: str) -> None:
+        if bad.any():
+            at = int(bad.argmax())
+            ends = sides[0].iloc[at], sides[1].iloc[at]
+            _refuse_ends(column, expected, *ends, remedy, row_of(sides[0], at))
+
+    missing = np.isnan(low) & np.isnan(high)
+    apart = ~(missing | (low == high))
+    if isinstance(column.kind, Categorical) and not column.ordered and apart.any():
+        at = int(apart.argmax())
+        _refuse_order(column, sides[0].iloc[at], sides[1].iloc[at], row_of(sides[0], at))
+    low = np.where(np.isnan(low) & ~missing, -np.inf, low)
+    high = np.where(np.isnan(high) & ~missing, np.inf, high)
+    refuse_first(low > high, "lower ends below upper ends", "Swap the ends.")
+    refuse_first((low == high) & np.isinf(low), "finite values", "Leave the cell missing.")
+    free = (low == -np.inf) & (high == np.inf)
+    return Ends(np.where(free, np.nan, low), np.where(free, np.nan, high))
+
+
+# Parts ------------------------------------------------------------------------------------------
+
+
+def _part(axis: Axis, ends: Ends, masses: bool = False) -> _Part:
+    low, high, *closed = ends
     exact, interval = low == high, low < high
-    empty = exact & line.wrong(low)
-    if strict and empty.any():
-        refuse(line, series, low, empty)
-    known = np.where(exact & ~empty, low, np.nan)
-    cell = line.middles(known) if fine and isinstance(line, LatticeAxis) else line.exact(known)
-    lower, end, slope = cell.lower, cell.upper, cell.log_slope
+    lower = upper = np.full(len(low), np.nan)
+    slope, empty = np.zeros(len(low)), np.zeros(len(low), dtype=bool)
+    if exact.any():
+        empty = exact & axis.wrong(low)
+        at = np.where(exact & ~empty, low, np.nan)
+        if masses:
+            lower, upper = axis.only(at)
+        else:
+            lower, upper, slope = axis.exact(at)
     if interval.any():
-        lower, end = lower.copy(), end.copy()
-        lower[interval], end[interval] = line.between(low[interval], high[interval])
-        empty |= lower > end
+        lower, upper = lower.copy(), upper.copy()
+        lower[interval], upper[interval] = axis.between(low[interval], high[interval], *closed)
+    empty |= lower > upper
     if empty.any():
-        lower, end = np.where(empty, np.nan, lower), np.where(empty, np.nan, end)
-    return _Cells(lower, end, slope, empty)
+        lower, upper = np.where(empty, np.nan, lower), np.where(empty, np.nan, upper)
+    return _Part(lower, upper, slope, empty)
+
+
+def _nothing(rows: int, empty: bool = False) -> _Part:
+    """Return missing or empty cells."""
+    free = np.full(rows, np.nan)
+    return _Part(free, free, np.zeros(rows), np.full(rows, empty))
 
 
 def _assembled(
-    parts: list[_Cells], positions: tuple[int, ...], rows: int, sets: Mapping[int, Tensor]
+    parts: list[_Part],
+    positions: tuple[int, ...],
+    rows: int,
+    sets: Mapping[int, Tensor] | None = None,
 ) -> Encoded:
     slope, empty = np.zeros(rows), np.zeros(rows, dtype=bool)
-    for part in parts:
+    (lower, upper), exact = np.empty((2, rows, len(parts))), True
+    for place, part in enumerate(parts):
+        lower[:, place], upper[:, place] = part.lower, part.upper
+        exact = exact and part.upper is part.lower
         slope += part.log_slope
         empty |= part.empty
-    lower = _matrix([part.lower for part in parts], rows)
-    if all(part.upper is part.lower for part in parts):
-        plain = Evidence.exact(lower, positions)
-    else:
-        plain = Evidence.interval(lower, _matrix([part.upper for part in parts], rows), positions)
-    evidence = Evidence(plain.columns, plain.lower, plain.upper, dict(sets), plain.intervals)
+    low, high = torch.from_numpy(lower), torch.from_numpy(upper)
+    evidence = Evidence.exact(low, positions) if exact else Evidence.interval(low, high, positions)
+    evidence = replace(evidence, sets=dict(sets)) if sets else evidence
     return Encoded(evidence, torch.from_numpy(slope), torch.from_numpy(empty))
 
 
-def _matrix(columns: list[Floats], rows: int) -> Tensor:
-    return torch.from_numpy(np.stack(columns, 1) if columns else np.empty((rows, 0)))
+def _mask(cell: OneOf, count: int) -> Tensor:
+    mask = torch.zeros(1, count, dtype=torch.bool)
+    mask[0, [int(code) for code in cell.values]] = True
+    return mask
 
 
 def _tensor(values: Floats) -> Tensor:
     return torch.from_numpy(np.array(values, dtype=np.float64))
+
+
+# Errors -----------------------------------------------------------------------------------------
+
+
+def check_possible(axis: Axis, series: Any, ends: Ends) -> None:
+    """Refuse exact values that cannot occur."""
+    wrong = (ends.low == ends.high) & axis.wrong(ends.low)
+    if wrong.any():
+        at = int(wrong.argmax())
+        _refuse_value(axis, float(ends.low[at]), series.iloc[at], row_of(series, at))
+
+
+def _refuse_value(axis: Axis, number: float, value: Any, place: str = "") -> NoReturn:
+    expected, remedy = axis.fault(number)
+    raise ValueError(
+        f"Expected column {axis.column.name!r} {expected}; got {value}{place}. {remedy}"
+    )
+
+
+def _refuse_ends(
+    column: Column, expected: str, low: Any, high: Any, remedy: str, place: str = ""
+) -> NoReturn:
+    raise ValueError(
+        f"Expected column {column.name!r} to have {expected}; got {low} and {high}{place}. {remedy}"
+    )
+
+
+def _refuse_order(column: Column, low: Any, high: Any, place: str = "") -> NoReturn:
+    raise TypeError(
+        f"Expected a category or a set of them for column {column.name!r}, whose categories have "
+        f"no order; got an interval from {low!r} to {high!r}{place}. Use a set, or an ordered "
+        "category dtype when fitting."
+    )
+
+
+def _refuse_infinite(column: Column, number: float, place: str = "") -> NoReturn:
+    raise ValueError(
+        f"Expected column {column.name!r} to hold finite numbers; got {number}{place}. For an open "
+        "end use an interval: two frames, the second as `upper=`, or a pair with None."
+    )

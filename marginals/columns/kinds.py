@@ -1,4 +1,4 @@
-"""What a column can be: continuous, integer or categorical, and what is known of its values."""
+"""Kinds of columns: continuous, integer or categorical, with bounds, steps, atoms, categories."""
 
 import datetime
 import math
@@ -12,18 +12,18 @@ import pandas as pd
 
 from marginals.columns.plain_values import plain
 
-__all__ = ["Categorical", "Continuous", "Integer", "Kind"]
+__all__ = ["KINDS", "Categorical", "Continuous", "Integer", "Kind"]
 
 _TIMES = (datetime.datetime, np.datetime64)
 _SPANS = (datetime.timedelta, np.timedelta64)
 
 
 class _Kind:
-    """Shows only what was said."""
+    """Prints only the options that were given."""
 
     def __repr__(self) -> str:
-        told = [f for f in fields(self) if getattr(self, f.name) != f.default]  # type: ignore[arg-type]
-        inside = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in told)
+        given = [f for f in fields(self) if getattr(self, f.name) != f.default]  # type: ignore[arg-type]
+        inside = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in given)
         return f"{type(self).__name__}({inside})"
 
 
@@ -33,10 +33,10 @@ class Continuous(_Kind):
     """A column of real numbers, times or durations.
 
     Args:
-        lower, upper: bounds that no value passes. Values lie strictly between them, unless the
-            bound is an atom or `resolution` is given.
-        resolution: values are rounded to multiples of it; each has the mass of what rounds to it.
-        atoms: values with a mass of their own, such as the 0 of a zero-inflated column.
+        lower, upper: bounds. Values lie strictly between them, unless the bound is an atom or
+            `resolution` is given.
+        resolution: the step that values are rounded to; each has the mass of its cell.
+        atoms: values with a mass of their own, such as 0 in a zero-inflated column.
 
     For a column of times, bounds and atoms are timestamps and `resolution` is a timedelta.
 
@@ -99,6 +99,11 @@ class Categorical(_Kind):
 
 
 Kind = Continuous | Integer | Categorical
+KINDS: dict[str, Any] = {
+    "continuous": Continuous,
+    "integer": Integer,
+    "categorical": Categorical,
+}
 
 
 # Checks ---------------------------------------------------------------------------------------

@@ -1,21 +1,24 @@
-"""Integer and rounded columns: each value is the cell of numbers that round to it."""
+"""Integer and rounded columns: each value is the cell of numbers that round to it.
+
+Only this module says when a number is a value of the lattice: see `_NEAR`.
+"""
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import numpy as np
 import numpy.typing as npt
 
-from marginals.columns.axis import Axis, Exact, Flags, no_values, to_model, to_numbers
-from marginals.columns.cell_reading import Floats
+from marginals.columns.axis import Axis, ExactCells, Flags, Floats, checked
 from marginals.columns.kinds import Integer
 from marginals.columns.schema import Column
 
 __all__ = ["LatticeAxis"]
 
-# A number this close to a lattice value, in steps, is meant to be on it: 0.1 + 0.2 is 0.3, and so
-# is the 0.3 of float32.
+# A number within this many steps of a lattice value is that value: 0.1 + 0.2 is 0.3, and so is the
+# 0.3 of float32.
 _NEAR = 1e-6
 # A lattice with more steps than this in a standard deviation is as good as a line.
 _FINE = 500.0
@@ -46,72 +49,105 @@ class LatticeAxis(Axis):
     lower: float
     upper: float
 
-    @property
+    @cached_property
     def first(self) -> float:
         """The first k, or -inf."""
         return float(np.ceil(self._steps(np.array([self.lower]))[0]))
 
-    @property
+    @cached_property
     def last(self) -> float:
         """The last k, or inf."""
         return float(np.floor(self._steps(np.array([self.upper]))[0]))
 
     def wrong(self, numbers: Floats) -> Flags:
-        """Say which values are beyond a bound or, of an integer column, no whole numbers."""
+        """Say which values are beyond a bound or, of an integer column, no whole numbers.
+
+        Other columns round what they observe, so that a value off the lattice can occur.
+        """
         wrong = (numbers < self.lower) | (numbers > self.upper)
         if isinstance(self.column.kind, Integer):
             steps = self._steps(numbers)
             wrong |= np.isfinite(steps) & (steps != np.rint(steps))
         return wrong
 
-    def exact(self, numbers: Floats) -> Exact:
-        """Return the cells of values: intervals, which have no slope."""
-        k = np.clip(np.rint(self._steps(numbers)), self.first, self.last)
-        return Exact(*self._cell(k), np.zeros(len(numbers)))
+    def has_mass(self, numbers: Floats) -> Flags:
+        """Return True."""
+        return np.ones(len(numbers), dtype=bool)
 
-    def middles(self, numbers: Floats) -> Exact:
-        """Return the cells of values, or of a fine lattice their middles, with the cells' width.
+    def exact(self, numbers: Floats) -> ExactCells:
+        """Return the cells of observed values or, of a fine lattice, their middles.
 
-        There the mass of a cell is its width times the density, to (width / scale)^2 / 24 of it,
-        0.2 % where a leaf is as narrow as the learned scale allows. Evidence stays exact values,
-        whose joint densities are closed forms where those of many intervals are integrals.
+        On a fine lattice the mass of a cell is its width times the density, up to a relative error
+        of (width / scale)^2 / 24: 0.2 % where a leaf is as narrow as the learned scale allows.
+        Evidence then stays exact values, whose joint densities are closed forms where those of many
+        intervals are integrals. The width goes into the slope.
         """
         if not self.is_fine:
-            return self.exact(numbers)
+            return ExactCells(*self.rounded(numbers), np.zeros(len(numbers)))
         middle = np.where(np.isnan(numbers), np.nan, self.point(numbers))
-        return Exact(middle, middle, np.where(np.isnan(middle), 0.0, -np.log(self.column.scale)))
+        slope = np.where(np.isnan(middle), 0.0, -np.log(self.column.scale))
+        return ExactCells(middle, middle, slope)
 
-    @property
+    def rounded(self, numbers: Floats) -> tuple[Floats, Floats]:
+        """Return the cells of the nearest values."""
+        return self._cell(np.clip(np.rint(self._steps(numbers)), self.first, self.last))
+
+    def only(self, numbers: Floats) -> tuple[Floats, Floats]:
+        """Return the cells of these values; a number off the lattice has none."""
+        return self.between(numbers, numbers, low_closed=True)
+
+    @cached_property
     def is_fine(self) -> bool:
-        """Whether cells are so narrow, beside the column's spread, that densities tell masses."""
+        """Whether cells are so narrow, relative to the column's spread, that densities suffice."""
         return math.isinf(self.first) and math.isinf(self.last) and self.column.scale > _FINE
 
     def point(self, numbers: Floats) -> Floats:
         """Return the middles of the cells of values."""
         k = np.clip(np.rint(self._steps(numbers)), self.first, self.last)
-        return to_model(self.bent(k + 0.5), self.column)
+        return self.to_model(self.bent(k + 0.5))
 
-    def between(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """Return the cells of all values in (low, high]: from one cell's end to another's."""
-        before = np.floor(self._steps(low))
-        last = np.minimum(np.floor(self._steps(high)), self.last)
-        empty = np.maximum(before + 1, self.first) > last
-        # Where the cell of `low` ends: beyond 2**53, before + 1 may be the same float as before.
-        whole = (before < self.first) | np.isneginf(before)
-        start = np.where(whole, -np.inf, self._cell(before)[1])
-        return no_values(start, self._cell(last)[1], empty)
+    def between(
+        self, low: Floats, high: Floats, low_closed: bool = False, high_closed: bool = True
+    ) -> tuple[Floats, Floats]:
+        """Return the cells of all values between two ends: from one cell's end to another's."""
+        low, high = self._steps(low), self._steps(high)
+        # Values are counted to see whether there are any; each end is taken from the cell that has
+        # it, since k + 1 may be the same float as k beyond 2**53.
+        if low_closed:
+            k = np.ceil(low)
+            first, lower = k, np.where(k <= self.first, -np.inf, self._cell(k)[0])
+        else:
+            k = np.floor(low)
+            whole = (k < self.first) | np.isneginf(k)
+            first, lower = k + 1, np.where(whole, -np.inf, self._cell(k)[1])
+        if high_closed:
+            k = np.floor(high)
+            last, upper = k, np.where(k >= self.last, np.inf, self._cell(k)[1])
+        else:
+            k = np.ceil(high)
+            whole = (k > self.last) | np.isposinf(k)
+            last, upper = k - 1, np.where(whole, np.inf, self._cell(k)[0])
+        empty = np.maximum(first, self.first) > np.minimum(last, self.last)
+        return checked(lower, upper, empty)
+
+    def snapped(self, numbers: Floats) -> Floats:
+        """Return numbers with those that are on the lattice but for rounding set to its values."""
+        steps = self._steps(numbers)
+        near = np.isfinite(steps) & (steps == np.rint(steps))
+        return np.where(near, self._value(steps), numbers)
 
     def numbers(self, model: Floats, dtype: npt.DTypeLike = np.float64) -> Floats:
-        """Return the values in whose cells points of the model's scale lie."""
-        k = np.ceil(self._unbent(to_numbers(model, self.column))) - 1
+        """Return the values whose cells hold points of the model's scale."""
+        k = np.ceil(self._unbent(self.to_numbers(model))) - 1
         k = np.clip(k, self.first, self.last)
-        # What the way back rounded to the neighbour is set right by the cells themselves.
+        # Rounding on the way back may give a neighbour: the cells themselves decide.
         lower, upper = self._cell(k)
         k = np.where(model <= lower, k - 1, np.where(model > upper, k + 1, k))
-        return self._value(np.clip(k, self.first, self.last))
+        value = self._value(np.clip(k, self.first, self.last))
+        return np.clip(value, self.lower, self.upper)
 
     def fault(self, number: float) -> tuple[str, str]:
-        """Say that a value is outside of the bounds or no whole number."""
+        """Return which bounds, or that whole numbers, were expected."""
         kind = self.column.kind
         assert not hasattr(kind, "categories")
         if self.lower <= number <= self.upper:
@@ -123,7 +159,7 @@ class LatticeAxis(Axis):
     # Parts ------------------------------------------------------------------------------------
 
     def _steps(self, numbers: Floats) -> Floats:
-        """Count steps from k = 0; what is a lattice value but for rounding, exactly."""
+        """Count steps from k = 0: whole for numbers that are on the lattice but for rounding."""
         steps = (numbers - self.offset) / self.step
         steps = np.where(np.isfinite(numbers), np.clip(steps, -_MOST, _MOST), steps)
         near = np.rint(steps)
@@ -136,11 +172,11 @@ class LatticeAxis(Axis):
         inverse = np.rint(1 / self.step) if self.step < 1 else 0.0
         tidy = inverse and abs(inverse * self.step - 1) < 1e-12
         value = k / inverse if tidy else k * self.step
-        return np.clip(value + self.offset, self.lower, self.upper)
+        return value + self.offset
 
     def _cell(self, k: Floats) -> tuple[Floats, Floats]:
-        lower = np.where(k <= self.first, -np.inf, to_model(self.bent(k), self.column))
-        upper = np.where(k >= self.last, np.inf, to_model(self.bent(k + 1), self.column))
+        lower = np.where(k <= self.first, -np.inf, self.to_model(self.bent(k)))
+        upper = np.where(k >= self.last, np.inf, self.to_model(self.bent(k + 1)))
         return lower, np.where(upper <= lower, np.nextafter(lower, np.inf), upper)
 
     def bent(self, end: Floats) -> Floats:

@@ -1,6 +1,7 @@
-"""Single values: as plain Python, as JSON, and in order."""
+"""Single values: as plain Python, as JSON, in order, and in error messages."""
 
 import datetime
+import difflib
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -8,13 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["from_json", "in_order", "plain", "shown", "to_json"]
+__all__ = ["did_you_mean", "from_json", "in_order", "plain", "shown", "to_json"]
 
 _INFINITE = "float"  # JSON has no infinite numbers
 
 
 def plain(value: Any, owner: str) -> Any:
-    """Return a value as Python has it, None if missing; `owner` is named when it cannot be one.
+    """Return a value as plain Python, None if missing; errors name the `owner`.
 
     >>> plain(np.int64(3), "`x`")
     3
@@ -43,15 +44,32 @@ def plain(value: Any, owner: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """Return the repr of a value, also of a time that pandas cannot write."""
+    """Return the repr of a value, even of a time that pandas cannot print."""
     try:
         return repr(value)
     except OverflowError:
         return f"a {type(value).__name__} beyond the calendar"
 
 
+def did_you_mean(name: Any, known: Iterable[Any]) -> str:
+    """Suggest the nearest of the known names, or list them, for errors.
+
+    >>> did_you_mean("incom", ["income", "age"])
+    "Did you mean 'income'?"
+    >>> did_you_mean("x", ["income", "age"])
+    "Known: 'income', 'age'."
+    """
+    names = list(dict.fromkeys(known))
+    folded = {str(other).casefold(): other for other in reversed(names)}
+    near = difflib.get_close_matches(str(name).casefold(), folded, n=3, cutoff=0.65)
+    if near and isinstance(name, str):
+        return f"Did you mean {' or '.join(repr(folded[other]) for other in near)}?"
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    return f"Known: {', '.join(map(repr, names[:12]))}{more}."
+
+
 def in_order(values: Iterable[Any]) -> list[Any]:
-    """Sort values; of several types, by the type's name first.
+    """Sort values, first by the name of their type.
 
     >>> in_order(["b", 2, "a", 1])
     [1, 2, 'a', 'b']
@@ -64,7 +82,7 @@ def in_order(values: Iterable[Any]) -> list[Any]:
 
 
 def to_json(value: Any) -> Any:
-    """Return what JSON can hold; `from_json` gives the value back."""
+    """Return a value that JSON can hold; `from_json` restores it."""
     if isinstance(value, float) and math.isinf(value):
         return {_INFINITE: str(value)}
     if value is None or isinstance(value, str | bool | int | float):
@@ -100,7 +118,7 @@ def from_json(stored: Any) -> Any:
 
 
 def _zone(time: pd.Timestamp) -> str:
-    """Return a name that gives the time zone back; UTC stands for one that has none."""
+    """Return a name that restores the time zone; UTC for a zone without a name."""
     try:
         time.tz_convert(str(time.tz))
     except (KeyError, ValueError):

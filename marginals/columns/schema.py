@@ -1,50 +1,48 @@
-"""The schema: what each column is, and how its values stand on the model's scale."""
+"""The schema of a table: what each column is, and where its values are on the model's scale."""
 
-import difflib
-import html
 import math
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
+
+import pandas as pd
 
 from marginals.columns.dtypes import base, parse
-from marginals.columns.kinds import Categorical, Continuous, Integer, Kind
-from marginals.columns.margin import Margin
-from marginals.columns.plain_values import from_json, to_json
+from marginals.columns.kinds import KINDS, Categorical, Integer, Kind
+from marginals.columns.plain_values import did_you_mean, from_json, to_json
+
+if TYPE_CHECKING:
+    from marginals.columns.axis import Axis
+    from marginals.columns.glued_axis import Margin
 
 __all__ = ["Column", "Name", "Schema"]
 
 Name = str | int
 
-_KINDS: dict[str, Any] = {
-    "continuous": Continuous,
-    "integer": Integer,
-    "categorical": Categorical,
-}
 _HEADER = ("column", "kind", "dtype", "values", "why", "notes")
 
 
 @final
 @dataclass(frozen=True)
 class Column:
-    """A column: its kind, why, and the way from its values to the model's scale and back.
+    """A column: its kind, and the map from its values to the model's scale.
 
     Args:
         name: as in the table.
-        kind: complete: of a categorical column, with its categories.
-        dtype: from which the pandas dtype is restored.
-        reason: why it has this kind.
-        location, scale: of the model's scale, after the transform to it.
-        notes: what a user may want to know or change.
+        kind: a categorical kind has its categories.
+        dtype: the name of the pandas dtype.
+        reason: why the column has this kind.
+        location, scale: subtracted and divided by on the way to the model's scale.
+        notes: hints for the user.
         ordered: whether the categories are ordered.
-        reference: the whole number from which integers and times are counted, so that those which
-            are huge keep their distance; of rounded floats, in multiples of the resolution.
-        offset: of a rounded column, where its lattice of values starts.
-        grain: of times, the largest step in which all are counted from `reference`.
-        atoms: the atoms of the kind on the model's scale, in the same order.
-        margin: a distribution glued on in place of the column's own, which files cannot hold.
+        reference: the whole number from which integers and times are counted, so that huge ones
+            keep their digits; for rounded floats, in multiples of the resolution.
+        offset: where the lattice of a rounded column starts.
+        grain: the step in which times are counted from `reference`.
+        atoms: the kind's atoms on the model's scale, in the same order.
+        margin: a distribution that replaces the column's own margin; it cannot be saved.
     """
 
     name: Name
@@ -59,10 +57,23 @@ class Column:
     offset: float = 0.0
     grain: int = 1
     atoms: tuple[float, ...] = ()
-    margin: Margin | None = None
+    margin: "Margin | None" = None
+
+    @cached_property
+    def axis(self) -> "Axis":
+        """The map from the column's values to the model's scale, built once."""
+        from marginals.columns.column_axis import axis_of
+
+        return axis_of(self)
+
+    @cached_property
+    def codes(self) -> dict[Any, int]:
+        """The code of each category; empty unless the column is categorical."""
+        listed = getattr(self.kind, "categories", None) or ()
+        return {category: code for code, category in enumerate(listed)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
+        """Return a dict that JSON can hold."""
         if self.margin is not None:
             raise ValueError(
                 f"Expected column {self.name!r} to have its own margin; got one glued on, which no "
@@ -85,7 +96,7 @@ class Column:
 @final
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table, in order. Print it to see what was guessed, and why.
+    """The columns of a table, in order. Print it to see what was inferred, and why.
 
     >>> schema = Schema((Column("age", Integer(lower=0), "int64", "given"),))
     >>> schema.index("age")
@@ -120,6 +131,12 @@ class Schema:
             if isinstance(column.kind, Categorical)
         }
 
+    @property
+    def build_options(self) -> dict[str, Any]:
+        """The options of `marginals.build` that describe the columns, by position."""
+        atoms = {i: column.atoms for i, column in enumerate(self.columns) if column.atoms}
+        return {"categories": self.categories, "atoms": atoms}
+
     def atoms(self, column: Name) -> tuple[float, ...]:
         """Return the atoms of a column on the model's scale, in rising order."""
         return self[column].atoms
@@ -130,7 +147,7 @@ class Schema:
             named = None if isinstance(column, bool) else self._places.get(column)
         except TypeError:
             raise TypeError(
-                f"Expected a column's name; got {type(column).__name__}: {column!r:.60}. Ask for "
+                f"Expected a column's name; got {type(column).__name__}: {column!r:.60}. Name "
                 "one column at a time."
             ) from None
         if named is not None:
@@ -139,7 +156,7 @@ class Schema:
         if position is not None and self._by_position and 0 <= position < len(self):
             return position
         raise ValueError(
-            f"Expected a column of the table; got {column!r}. {_suggest(column, self.names)}"
+            f"Expected a column of the table; got {column!r}. {did_you_mean(column, self.names)}"
         )
 
     def positions(self, columns: Name | Iterable[Name] | None = None) -> tuple[int, ...]:
@@ -147,10 +164,12 @@ class Schema:
         if columns is None:
             return tuple(range(len(self)))
         single = isinstance(columns, str) or not isinstance(columns, Iterable)
-        asked: list[Any] = [columns] if single else list(columns)  # type: ignore[arg-type]
-        found = tuple(self.index(column) for column in asked)
+        listed: list[Any] = [columns] if single else list(columns)  # type: ignore[arg-type]
+        found = tuple(self.index(column) for column in listed)
         if len(set(found)) != len(found):
-            raise ValueError(f"Expected each column once; got {asked}. Leave out the repeated one.")
+            raise ValueError(
+                f"Expected each column once; got {listed}. Leave out the repeated one."
+            )
         return found
 
     @cached_property
@@ -164,7 +183,7 @@ class Schema:
     # Files ------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
+        """Return a dict that JSON can hold."""
         return {"columns": [column.to_dict() for column in self.columns]}
 
     @staticmethod
@@ -191,12 +210,8 @@ class Schema:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in _HEADER)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _row(column)) + "</tr>"
-            for column in self.columns
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        cells = pd.DataFrame(map(_row, self.columns), columns=list(_HEADER))
+        return cells.to_html(index=False)
 
 
 def _whole(value: Any) -> int | None:
@@ -206,22 +221,8 @@ def _whole(value: Any) -> int | None:
         return None
 
 
-def _suggest(column: Any, names: Sequence[Name]) -> str:
-    """Say which names are near, or list the names."""
-    texts = [str(name) for name in names]
-    near = (
-        difflib.get_close_matches(column, texts, n=3, cutoff=0.65)
-        if isinstance(column, str)
-        else []
-    )
-    listed = near or [str(name) for name in names[:8]]
-    more = "" if near or len(names) <= 8 else f" and {len(names) - 8} more"
-    told = ", ".join(repr(name) for name in names if str(name) in listed)
-    return f"Did you mean {told}?" if near else f"The columns are {told}{more}."
-
-
 def _kind_to_dict(kind: Kind) -> dict[str, Any]:
-    name = next(name for name, cls in _KINDS.items() if isinstance(kind, cls))
+    name = next(name for name, cls in KINDS.items() if isinstance(kind, cls))
     stored: dict[str, Any] = {"is": name}
     for f in fields(kind):
         value = getattr(kind, f.name)
@@ -230,16 +231,16 @@ def _kind_to_dict(kind: Kind) -> dict[str, Any]:
 
 
 def _kind_from_dict(stored: Mapping[str, Any]) -> Kind:
-    told = {
+    options = {
         name: tuple(from_json(v) for v in value) if isinstance(value, list) else from_json(value)
         for name, value in stored.items()
         if name != "is"
     }
-    return _KINDS[stored["is"]](**told)
+    return KINDS[stored["is"]](**options)
 
 
 def _check_stored(column: Column) -> None:
-    """Refuse what would go wrong only later, and silently."""
+    """Refuse a stored column that would fail only later, and silently."""
     numbers = (column.location, column.scale, column.offset, *column.atoms)
     whole = (column.reference, column.grain)
     texts = (column.dtype, column.reason, *column.notes)

@@ -7,9 +7,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from marginals.columns.axis import Axis, Exact, Flags, no_values, to_model, to_numbers
-from marginals.columns.cell_reading import UNITS, Floats
-from marginals.columns.dtypes import family, float_type, unit
+from marginals.columns.axis import Axis, ExactCells, Flags, Floats, checked
+from marginals.columns.dtypes import UNITS, family, float_type, unit
 from marginals.columns.kinds import Continuous
 from marginals.columns.schema import Column
 
@@ -37,20 +36,24 @@ class SmoothAxis(Axis):
     points: tuple[float, ...] = ()
 
     def wrong(self, numbers: Floats) -> Flags:
-        """Say which values are on or beyond a bound and no atoms."""
+        """Say which values are on or beyond a bound without being an atom."""
         outside = (numbers <= self.lower) | (numbers >= self.upper)
         return outside & ~np.isin(numbers, self.points)
 
-    def exact(self, numbers: Floats) -> Exact:
+    def has_mass(self, numbers: Floats) -> Flags:
+        """Say which values are atoms."""
+        return np.isin(numbers, self.points)
+
+    def exact(self, numbers: Floats) -> ExactCells:
         """Return the cells of values: points, with the slope of the transform, or atoms."""
         none = np.isnan(numbers) | np.isin(numbers, self.points) | self.wrong(numbers)
         model = self.point(numbers)
-        return Exact(model, model, np.where(none, 0.0, self._log_slope(numbers)))
+        return ExactCells(model, model, np.where(none, 0.0, self._log_slope(numbers)))
 
     def point(self, numbers: Floats) -> Floats:
         """Return values on the model's scale; NaN where they cannot occur."""
         inside = (numbers > self.lower) & (numbers < self.upper)
-        model = to_model(self.bent(np.where(inside, numbers, np.nan)), self.column)
+        model = self.to_model(self.bent(np.where(inside, numbers, np.nan)))
         for point, atom in zip(self.points, self.column.atoms, strict=True):
             # A neighbour that rounds onto the atom is none.
             aside = np.where(numbers > point, np.inf, -np.inf)
@@ -58,21 +61,28 @@ class SmoothAxis(Axis):
             model = np.where(numbers == point, atom, model)
         return model
 
-    def between(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """Return the cells of all values in (low, high]."""
-        return no_values(self._end(low), self._end(high))
+    def between(
+        self, low: Floats, high: Floats, low_closed: bool = False, high_closed: bool = True
+    ) -> tuple[Floats, Floats]:
+        """Return the cells of all values between two ends."""
+        return checked(self._end(low, low_closed), self._end(high, not high_closed))
 
-    def _end(self, numbers: Floats) -> Floats:
+    def _end(self, numbers: Floats, before: bool) -> Floats:
+        """Return the end up to and including each number or, with `before`, just below an atom."""
         model = self.point(numbers)
-        # An atom at the lower bound is left out by an interval that starts there, and an interval
-        # that ends at the upper bound takes in all that there is.
-        bottom = self.lower in self.points
-        low = numbers < self.lower if bottom else numbers <= self.lower
-        return np.where(low, -np.inf, np.where(numbers >= self.upper, np.inf, model))
+        if before and self.points:
+            atoms = np.isin(numbers, self.points)
+            model = np.where(atoms, np.nextafter(model, -np.inf), model)
+        # Only an atom can be on a bound. Nothing lies below the bound, and nothing above it.
+        first = not before and self.lower in self.points
+        last = before and self.upper in self.points
+        low = numbers < self.lower if first else numbers <= self.lower
+        high = numbers > self.upper if last else numbers >= self.upper
+        return np.where(low, -np.inf, np.where(high, np.inf, model))
 
     def numbers(self, model: Floats, dtype: npt.DTypeLike = np.float64) -> Floats:
         """Return the values at points of the model's scale, strictly between the bounds."""
-        numbers = self._unbent(to_numbers(model, self.column))
+        numbers = self._unbent(self.to_numbers(model))
         if family(self.column.dtype) != "number":
             numbers = self._on_grain(numbers, model)
         endless = np.isinf(model) & math.isinf(self.lower) & math.isinf(self.upper)
@@ -83,7 +93,7 @@ class SmoothAxis(Axis):
         return numbers
 
     def fault(self, number: float) -> tuple[str, str]:
-        """Say on which side of a bound a value should have been."""
+        """Return on which side of a bound values lie."""
         kind = self.column.kind
         assert isinstance(kind, Continuous)
         low = number <= self.lower
@@ -148,7 +158,7 @@ class SmoothAxis(Axis):
         column, near = self.column, np.rint(numbers)
         bent = self.bent(near)
         reach = np.abs(model) + (np.abs(bent) + abs(column.location)) / column.scale
-        close = np.abs(to_model(bent, column) - model) <= 8 * np.finfo(np.float64).eps * reach
+        close = np.abs(self.to_model(bent) - model) <= 8 * np.finfo(np.float64).eps * reach
         return np.where(close, near, numbers)
 
 

@@ -1,4 +1,4 @@
-"""Tables as they come: frames, arrays and tensors, and the columns of a schema in them."""
+"""Frames, arrays and tensors as DataFrames, and the columns of a schema in them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ __all__ = [
     "as_series",
     "check_names",
     "column_of",
+    "input_frame",
     "matched",
     "row_of",
     "upper_columns",
@@ -44,10 +45,29 @@ def as_frame(data: Any, names: Sequence[Name] | None = None) -> Any:
         )
     if names is not None and data.shape[1] != len(names):
         raise ValueError(
-            f"Expected {len(names)} columns, as in the table fitted; got {data.shape[1]}. Give "
-            "all, or a DataFrame with some of them by name."
+            f"Expected {len(names)} columns, as in the fitted table; got {data.shape[1]}. Give "
+            "all of them, or a DataFrame with some by name."
         )
     return pd.DataFrame(data, columns=None if names is None else list(names))
+
+
+def input_frame(x: Any) -> pd.DataFrame:
+    """Return an estimator's input as a frame; errors have the wording that scikit-learn checks."""
+    if isinstance(x, pd.DataFrame):
+        return x
+    if hasattr(x, "tocsr"):  # a scipy matrix or array
+        raise TypeError("Expected a dense table; got a sparse one: sparse input is not supported.")
+    array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
+    if array.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {array.ndim}D array instead. Reshape your data using "
+            "array.reshape(-1, 1) if it has a single column."
+        )
+    if array.shape[1] == 0:
+        raise ValueError(f"0 feature(s) (shape={array.shape}) while a minimum of 1 is required.")
+    if array.dtype.kind == "c":
+        raise ValueError("Complex data not supported: split it into real and imaginary parts.")
+    return pd.DataFrame(array)
 
 
 def as_series(values: Any) -> Any:
@@ -99,7 +119,7 @@ def _from_arrow(series: Any) -> Any:
 
 
 def check_names(frame: Any) -> list[Name]:
-    """Return the names of a frame's columns, each a string or a whole number and there once."""
+    """Return the names of a frame's columns: distinct strings or whole numbers."""
     names = frame.columns.tolist()
     for name in names:
         if isinstance(name, bool) or not isinstance(name, str | int):
@@ -118,32 +138,32 @@ def matched(schema: Schema, data: Any, columns: Any = None) -> tuple[Any, tuple[
 
     `columns` selects columns of a frame, and names those of an array.
     """
-    asked = None if columns is None else schema.positions(columns)
+    chosen = None if columns is None else schema.positions(columns)
     if not isinstance(data, pd.DataFrame):
-        names = schema.names if asked is None else [schema.names[i] for i in asked]
+        names = schema.names if chosen is None else [schema.names[i] for i in chosen]
         frame = as_frame(data, names)
-        return frame, schema.positions() if asked is None else asked
+        return frame, schema.positions() if chosen is None else chosen
     positions = tuple(schema.index(name) for name in check_names(data))
-    if asked is None:
+    if chosen is None:
         return data, positions
-    absent = [schema.names[i] for i in asked if i not in positions]
+    absent = [schema.names[i] for i in chosen if i not in positions]
     if absent:
         raise ValueError(
-            f"Expected the columns asked for to be in the frame; got none called {absent[0]!r}. "
-            "Add it, or ask for less."
+            f"Expected the requested columns to be in the frame; got none called {absent[0]!r}. "
+            "Add it, or request fewer."
         )
-    return data.iloc[:, [positions.index(i) for i in asked]], asked
+    return data.iloc[:, [positions.index(i) for i in chosen]], chosen
 
 
 def value_of(series: Any, position: int) -> Any:
-    """Return a value as Python shows it, for errors."""
+    """Return a value as Python prints it, for errors."""
     value = series.iloc[position]
     times = np.datetime64 | np.timedelta64
     return value.item() if isinstance(value, np.generic) and not isinstance(value, times) else value
 
 
 def row_of(series: Any, position: int) -> str:
-    """Say where a value stands, for errors: in a frame by its row's label."""
+    """Say where a value is, for errors: in a frame by its row's label."""
     if series.name is not None:
         return f" in row {series.index[position]!r}"
     return "" if len(series) == 1 else f" at position {position}"

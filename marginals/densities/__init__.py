@@ -1,8 +1,8 @@
-"""Densities: the paper's model, its variants, views, mixtures, and everything they are asked."""
+"""Densities: the paper's model, its variants, mixtures and views, and every query."""
 
 from marginals.densities.autoregressive import sample_autoregressive
 from marginals.densities.build import build
-from marginals.densities.coupled import CopulaDensity
+from marginals.densities.coupled import CoupledDensity
 from marginals.densities.density import Density
 from marginals.densities.mixture import Mixture
 from marginals.densities.nmdma import NMDMA
@@ -13,7 +13,7 @@ from marginals.densities.view import View
 
 __all__ = [
     "NMDMA",
-    "CopulaDensity",
+    "CoupledDensity",
     "Density",
     "DensityDistribution",
     "Mixture",

@@ -1,4 +1,4 @@
-"""Sampling one column at a time, in any order: slow, and an independent check of the fast way."""
+"""Sampling one column at a time, in any order: slow, an independent check of `Density.sample`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,14 +20,14 @@ def sample_autoregressive(
 ) -> Tensor:
     """Draw rows by x_1 = F^-1(u_1), x_2 = F^-1(u_2 | x_1), ..., (S, D).
 
-    A column known to lie in an interval is drawn from its conditional within it.
+    A column given by an interval is drawn from its conditional within it.
 
     Args:
         density: any density with univariate conditionals.
         draws: the number of rows S.
-        order: the columns that are not known exactly, in the order in which they are drawn.
-        given: one row of evidence of exact values and intervals.
-        generator: of the uniform numbers.
+        order: the columns without an exact value, in the order in which to draw them.
+        given: one row of exact values and intervals.
+        generator: source of the uniform numbers.
 
     >>> from marginals.densities.build import build
     >>> model = build(torch.randn(50, 3), width=4)
@@ -36,16 +36,15 @@ def sample_autoregressive(
     """
     if draws < 0:
         raise ValueError(f"Expected `draws` to be at least 0; got {draws}.")
-    known = density.checked(Evidence.nothing() if given is None else given)
+    known = density.checked(given)
     if len(known) != 1 or known.sets:
         raise ValueError(
             "Expected `given` to be one row of exact values and intervals; got "
             f"{known!r}. Use `density.sample`."
         )
-    density._value_of_given(known)
+    density.check_possible(known)
     absent = known.missing()[0].tolist()
-    for column in [c for c, missing in zip(known.columns, absent, strict=True) if missing]:
-        known = known.without(column)
+    known = known.select([c for c, gone in zip(known.columns, absent, strict=True) if not gone])
     free = [c for c in range(density.columns) if c not in known.columns or c in known.intervals]
     chosen = free if order is None else list(order)
     if sorted(chosen) != free:
@@ -56,14 +55,14 @@ def sample_autoregressive(
         conditional = density.univariates(rest, [column])
         log_u, log_1mu = _uniform(draws, known.lower.device, generator)
         if column in known.columns:
-            bounds = known.cells([column])
-            low, high = conditional.evaluate(bounds.lower.T), conditional.evaluate(bounds.upper.T)
+            cell = known.select([column])
+            low, high = conditional.evaluate(cell.lower), conditional.evaluate(cell.upper)
             log_mass = density.log_value(known) - conditional.log_evidence[:, 0]
             log_u = torch.logaddexp(low.log_cdf, log_u + log_mass[:, None])
             log_1mu = torch.logaddexp(high.log_sf, log_1mu + log_mass[:, None])
         x = conditional.quantile(log_u, log_1mu)
         known = rest.join(Evidence.exact(x, [column]))
-    return known.cells(range(density.columns)).upper.T
+    return known.select(range(density.columns)).upper
 
 
 def _uniform(

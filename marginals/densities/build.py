@@ -1,6 +1,6 @@
-"""Building a model for data: families, tree and tensor, and where to start."""
+"""Build a model for data: leaf families, tree, tensor and start."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from marginals import structure
 from marginals.cells.evidence import Evidence, as_evidence
-from marginals.densities.coupled import CopulaDensity
+from marginals.densities.coupled import CoupledDensity
 from marginals.densities.em_start import start_by_em
 from marginals.densities.sample_weights import checked_weight, drawn_by_weight
 from marginals.densities.tensor_density import TensorDensity
@@ -25,7 +25,7 @@ TreeName = Literal["coupled", "varied", "balanced", "random"]
 LeavesName = Literal["neural", "normal", "logistic"]
 Init = Literal["data", "paper", "em", "scales"]
 
-# Rows looked at for scales and for the tree: enough for three digits of a correlation.
+# Rows that determine scales and tree: enough for three digits of a correlation.
 _MOST_ROWS = 100_000
 
 
@@ -48,35 +48,35 @@ def build(
     sample_weight: Tensor | None = None,
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
-) -> TensorDensity | CopulaDensity:
+) -> TensorDensity | CoupledDensity:
     """Build a model for data, ready to be trained.
 
     Args:
-        data: rows to start from, (N, D) with NaN for missing cells, or evidence.
-        tensor: "ht" (hierarchical Tucker), "mera", "cp", for few columns "full"; or "copula",
-            components whose columns are coupled by low-rank correlations.
-        width: the number of components M.
-        leaves: "neural", a network for each component as in the paper; or, on one learned scale
-            for each column, "normal" or "logistic". Copula components have "normal", the others
-            "neural" by default.
-        depth, hidden: layers and units of the networks: 1 and 3 for each component by default, 8
-            units for a learned scale.
-        tree: "coupled" (by |correlation|), "varied" (the same with some chance), "balanced",
-            "random", or a `Tree`.
-        pool: how many groups a node of the tree joins.
-        rank, common: of copula components, the number of factors of each and of all.
-        coupled: of copula components, the columns that are coupled inside of them; by default the
-            continuous ones without atoms, most of whose cells are no intervals.
-        categories: for each categorical column, its number of categories.
-        atoms: for each column with points of positive mass, those points.
+        data: Rows to start from, (N, D) with NaN for missing cells, or evidence.
+        tensor: "ht" (hierarchical Tucker), "mera", "cp", "full" (for few columns), or "copula"
+            (components whose columns are coupled by low-rank correlations).
+        width: Number of components M.
+        leaves: "neural" (a network per component, as in the paper), or "normal" or "logistic" on
+            one learned scale per column. The default is "normal" for copula components, "neural"
+            for the others.
+        depth, hidden: Layers and units of the networks. The defaults are 1 and 3 for each
+            component, and 8 units for a learned scale.
+        tree: "coupled" (by |correlation|), "varied" (the same, randomised), "balanced", "random",
+            or a `Tree`.
+        pool: How many groups a node of the tree joins.
+        rank, common: Number of factors of each copula component, and common to all.
+        coupled: Columns to couple inside copula components. The default is all continuous columns
+            without atoms whose cells are mostly exact.
+        categories: Number of categories of each categorical column.
+        atoms: Points of positive mass of each column that has any.
         init: "data" starts component k as a narrow kernel on a random row, with weights near the
             diagonal; "paper" uses the paper's parametrisation and start; "em" starts copula
-            components as those of a Gaussian mixture, and "scales" of one whose components begin
-            at one centre with growing spreads. EM needs two rows; with one it is as "data".
-        sample_weight: how often each row counts for "em" and "scales", which learn from rows; the
-            other starts are those of any rows.
-        dtype: of the parameters.
-        seed: of the start and of the random tree.
+            components as a Gaussian mixture, and "scales" as one whose components begin at one
+            centre with growing spreads. EM needs two rows; with one it is "data".
+        sample_weight: One weight per row, which "em" and "scales" use; the other starts do not
+            depend on how often a row counts.
+        dtype: Dtype of the parameters.
+        seed: Seed for the start and a random tree.
 
     >>> model = build(torch.randn(100, 3), width=8)
     >>> model.columns
@@ -84,31 +84,28 @@ def build(
     """
     evidence = as_evidence(data)
     _check_data(evidence)
+    categories, atoms = categories or {}, atoms or {}
     if sample_weight is not None:
         weight = checked_weight(sample_weight, len(evidence), "sample_weight", "data")
         if init in ("em", "scales"):
-            drawn = drawn_by_weight(weight, seed).to(evidence.lower.device)
-            evidence = evidence.rows(drawn)
+            evidence = evidence.rows(drawn_by_weight(weight, seed).to(evidence.lower.device))
     x = _sample_of_rows(evidence, seed).midpoints().double().cpu()  # (N, D)
-    columns = x.shape[1]
-    parametrisation: Parametrisation = "softplus" if init == "paper" else "softmax"
-    shape = _tree(tree, x, pool, seed) if tensor in ("ht", "mera") else None
+    tied: tuple[int, ...] = ()
     if tensor == "copula":
-        tied = _coupled(evidence, coupled, categories or {}, atoms or {})
+        tied = _coupled(evidence, coupled, categories, atoms)
         if leaves not in (None, "normal"):
             raise ValueError(
                 f"Expected `leaves` to be 'normal' for copula components; got {leaves!r}."
             )
-        family = _family("normal", depth, hidden)
-    else:
-        tied, family = (), _family(leaves or "neural", depth, hidden)
-    families = _leaves(columns, width, family, categories or {}, atoms or {}, tied)
-    model: TensorDensity | CopulaDensity
+        leaves = "normal"
+    family = _family(leaves or "neural", depth, hidden)
+    families = _leaves(x.shape[1], width, family, categories, atoms, tied)
+    model: TensorDensity | CoupledDensity
     if tied:
-        model = CopulaDensity(families, Couplings(len(tied), width, rank, common))
+        model = CoupledDensity(families, Couplings(len(tied), width, rank, common))
     else:
-        name = "cp" if tensor == "copula" else tensor  # nothing to couple
-        model = TensorDensity(families, _tensor(name, columns, width, shape, parametrisation))
+        how: Parametrisation = "softplus" if init == "paper" else "softmax"
+        model = TensorDensity(families, _tensor(tensor, x, width, tree, pool, how, seed))
     model = model.to(dtype)
     start(model, x, init, seed)
     return model.to(evidence.lower.device)
@@ -116,16 +113,16 @@ def build(
 
 @torch.no_grad()
 def start(
-    model: TensorDensity | CopulaDensity, x: Tensor, init: Init = "data", seed: int = 0
+    model: TensorDensity | CoupledDensity, x: Tensor, init: Init = "data", seed: int = 0
 ) -> None:
     """Set all parameters for data `x` (N, D), NaN where missing."""
     if init not in ("data", "paper", "em", "scales"):
         raise ValueError(f"Expected `init` to be 'data', 'paper', 'em' or 'scales'; got {init!r}.")
-    if init in ("em", "scales") and isinstance(model, CopulaDensity) and len(x) > 1:
-        start_by_em(model, x, seed, scales=init == "scales")
-        return
-    if init in ("em", "scales"):  # nothing to couple, or one row
-        init = "data"
+    if init in ("em", "scales"):
+        if isinstance(model, CoupledDensity) and len(x) > 1:
+            start_by_em(model, x, seed, scales=init == "scales")
+            return
+        init = "data"  # one row, or no columns to couple
     generator = torch.Generator().manual_seed(seed)
     rows = _complete_rows(x, model.leaves.width, generator)  # (M, D)
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
@@ -134,7 +131,7 @@ def start(
             family.start(rows[:, list(owned)].T, generator)
         else:
             family.start_as_paper(generator)
-    if isinstance(model, CopulaDensity):
+    if isinstance(model, CoupledDensity):
         model.couplings.start(x[:, list(model.coupled)], generator)
     elif init == "data":
         model.tensor.start()
@@ -142,37 +139,36 @@ def start(
         model.tensor.start_as_paper(generator)
 
 
+def couplable(
+    evidence: Evidence, categories: Mapping[int, int], atoms: Mapping[int, Sequence[float]]
+) -> tuple[int, ...]:
+    """Return the columns that copula components couple by default."""
+    observed = (~evidence.lower.isnan()).double().sum(0).clamp_min(1)
+    share = ((evidence.lower < evidence.upper).double().sum(0) / observed).tolist()
+    # Several intervals in a row would cost an integral over all of them at each step.
+    exact = [c for c, s in zip(evidence.columns, share, strict=True) if s < 0.5]
+    return tuple(sorted(c for c in exact if c not in categories and c not in atoms))
+
+
 def _coupled(
     evidence: Evidence,
-    asked: Sequence[int] | None,
+    requested: Sequence[int] | None,
     categories: Mapping[int, int],
     atoms: Mapping[int, Sequence[float]],
 ) -> tuple[int, ...]:
-    """Return the columns to couple inside of components."""
-    if asked is None:
+    if requested is None:
         return couplable(evidence, categories, atoms)
-    wrong = [c for c in asked if c in categories or c in atoms]
+    wrong = [c for c in requested if c in categories or c in atoms]
     if wrong:
         raise ValueError(
             "Expected `coupled` to name continuous columns without atoms; got column "
             f"{wrong[0]}. Leave it out."
         )
-    return tuple(sorted(asked))
-
-
-def couplable(
-    evidence: Evidence, categories: Mapping[int, int], atoms: Mapping[int, Sequence[float]]
-) -> tuple[int, ...]:
-    """Return the columns that copula components couple unless told otherwise."""
-    known = (~evidence.lower.isnan()).double().sum(0).clamp_min(1)
-    share = ((evidence.lower < evidence.upper).double().sum(0) / known).tolist()
-    # Many intervals in a row would cost an integral over all of them at each step.
-    exact = [c for c, s in zip(evidence.columns, share, strict=True) if s < 0.5]
-    return tuple(sorted(c for c in exact if c not in categories and c not in atoms))
+    return tuple(sorted(requested))
 
 
 def _complete_rows(x: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Pick random rows (M, D), and for their missing cells random values of the same column."""
+    """Pick random rows (M, D) and fill their missing cells with random values of the column."""
     order = torch.randperm(len(x), generator=generator)
     rows = x[order.repeat(-(-count // len(x)))[:count]].clone()
     for column in range(x.shape[1]):
@@ -185,7 +181,7 @@ def _complete_rows(x: Tensor, count: int, generator: torch.Generator) -> Tensor:
 
 
 def _family(name: LeavesName, depth: int, hidden: int | None) -> dict[str, Any]:
-    """Return the family of continuous columns and its options."""
+    """Return the kind of leaves for continuous columns and their options."""
     if name == "neural":
         return {"kind": "neural", "depth": depth, "hidden": 3 if hidden is None else hidden}
     if name not in ("normal", "logistic"):
@@ -199,9 +195,9 @@ def _leaves(
     family: Mapping[str, Any],
     categories: Mapping[int, int],
     atoms: Mapping[int, Sequence[float]],
-    first: Sequence[int] = (),
+    first: Sequence[int],
 ) -> Leaves:
-    """Make the families of all columns; the columns `first` have one of their own."""
+    """Make the leaf families of all columns; the columns `first` get one of their own."""
     for name, named in (("categories", categories), ("atoms", atoms)):
         if not set(named) <= set(range(columns)):
             raise ValueError(
@@ -227,35 +223,42 @@ def _leaves(
 
 
 def _tensor(
-    name: TensorName, columns: int, width: int, tree: Tree | None, how: Parametrisation
+    name: TensorName,
+    x: Tensor,
+    width: int,
+    tree: TreeName | Tree,
+    pool: int,
+    how: Parametrisation,
+    seed: int,
 ) -> ComponentTensor:
-    if tree is not None:
-        if tree.columns != columns:
-            raise ValueError(f"Expected a tree over {columns} columns; got {tree!r}.")
-        return HierarchicalTensor(tree, width, mera=name == "mera", parametrisation=how)
-    if name not in ("cp", "full"):
-        raise ValueError(
-            f"Expected `tensor` to be 'ht', 'mera', 'cp', 'full' or 'copula'; got {name!r}."
-        )
-    return (CPTensor if name == "cp" else FullTensor)(columns, width, how)
+    columns = x.shape[1]
+    if name in ("ht", "mera"):
+        shape = _tree(tree, x, pool, seed)
+        if shape.columns != columns:
+            raise ValueError(f"Expected a tree over {columns} columns; got {shape!r}.")
+        return HierarchicalTensor(shape, width, mera=name == "mera", parametrisation=how)
+    if name in ("cp", "copula"):  # a copula without columns to couple is CP
+        return CPTensor(columns, width, how)
+    if name == "full":
+        return FullTensor(columns, width, how)
+    raise ValueError(
+        f"Expected `tensor` to be 'ht', 'mera', 'cp', 'full' or 'copula'; got {name!r}."
+    )
 
 
 def _tree(tree: TreeName | Tree, x: Tensor, pool: int, seed: int) -> Tree:
     if isinstance(tree, Tree):
         return tree
-    makers: dict[str, Any] = {
-        "coupled": lambda: structure.from_data(_numbers(x), pool),
-        "varied": lambda: structure.from_data(_numbers(x), pool, jitter=0.2, seed=seed),
+    numbers: np.ndarray[Any, np.dtype[np.float64]] = x.numpy()
+    makers: dict[str, Callable[[], Tree]] = {
+        "coupled": lambda: structure.from_data(numbers, pool),
+        "varied": lambda: structure.from_data(numbers, pool, jitter=0.2, seed=seed),
         "balanced": lambda: structure.balanced(x.shape[1], pool),
         "random": lambda: structure.random(x.shape[1], pool, seed),
     }
     if tree not in makers:
         raise ValueError(f"Expected `tree` to be a Tree or one of {list(makers)}; got {tree!r}.")
     return makers[tree]()
-
-
-def _numbers(x: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return x.numpy()
 
 
 def _sample_of_rows(evidence: Evidence, seed: int) -> Evidence:

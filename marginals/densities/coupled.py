@@ -1,19 +1,16 @@
 """Gaussian-copula components: columns coupled inside each component by low-rank correlations."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
-from marginals.cells import Cells
 from marginals.cells.evidence import Evidence
 from marginals.densities.coupled_intervals import Tied, divided, log_intervals, sample_intervals
-from marginals.densities.interleaved import Interleaved
-from marginals.densities.joint_univariates import JointUnivariates
-from marginals.densities.leaf_density import LeafDensity
-from marginals.densities.scaled_mixtures import ScaledMixtures
-from marginals.densities.tensor_density import sample_in_batches
+from marginals.densities.coupled_univariates import Interleaved, JointUnivariates, ScaledMixtures
+from marginals.densities.tensor_density import LeafDensity, sample_in_batches
 from marginals.densities.univariates import LeafMixtures, Univariates
 from marginals.leaves import Leaves, SharedLeaves
 from marginals.leaves.shared import standardise
@@ -28,11 +25,12 @@ from marginals.numerics import (
     table_of,
 )
 from marginals.numerics.regression import conditional_of_rows
+from marginals.runtime.backend import QUERY, Backend
 from marginals.tensors.couplings import Couplings
 
-# Beyond, a matrix of columns by columns for each component costs more than the factors do.
+# With more columns, a matrix of columns by columns per component costs more than the factors.
 _DENSE_COLUMNS = 64
-# Up to so many patterns of gaps, all rows are evaluated for each of them.
+# With at most this many patterns of missing cells, all rows are evaluated for each of them.
 _FEW_PATTERNS = 4
 
 
@@ -48,7 +46,7 @@ class _Values(NamedTuple):
 
 
 @final
-class CopulaDensity(LeafDensity):
+class CoupledDensity(LeafDensity):
     r"""A mixture of Gaussian copulas with univariate margins :math:`\varphi_{kj}`.
 
     In component k the scores :math:`\Phi^{-1}(\varphi_{kj}(x_j))` of the coupled columns are
@@ -57,8 +55,8 @@ class CopulaDensity(LeafDensity):
 
     Densities, marginals, conditionals, univariate CDFs and quantiles given exact cells, and samples
     are closed form. Boxes of two coupled columns are accurate to 1e-10, of more to 1e-4 (absolute,
-    for each component), by quasi-Monte Carlo. A row with several intervals among coupled columns
-    therefore carries that error, whatever is asked of it.
+    for each component), by quasi-Monte Carlo. Every answer about a row with several intervals among
+    coupled columns carries that error.
 
     Args:
         leaves: the univariate families. The columns of the first, `SharedLeaves` with a normal
@@ -83,16 +81,17 @@ class CopulaDensity(LeafDensity):
 
     @property
     def coupled(self) -> tuple[int, ...]:
-        """The columns that are coupled inside of components."""
+        """The columns that are coupled within components."""
         return self.leaves.owned[0]
 
-    def contract(self, evidence: Evidence) -> Tensor:
-        """Return the log value of each row of evidence, (B,), in one go."""
-        return logsumexp(self._values(evidence).total() + self.couplings.log_weights())
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
+        """Return the log value of each row of checked evidence, (B,), all rows at once."""
+        return logsumexp(self._values(evidence, backend).total() + self.couplings.log_weights())
 
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
-        """Return p(x_j | what is known of the other columns) for columns j, all by default."""
-        known = self.checked(Evidence.nothing() if given is None else given)
+        """Return p(x_j | the evidence on the other columns) for columns j, all by default."""
+        cells = self.checked(given)
+        known, impossible = cells.without_impossible()
         asked = tuple(range(self.columns)) if columns is None else tuple(columns)
         self.check_columns(asked)
         loose, tied = self._split(asked)
@@ -105,12 +104,17 @@ class CopulaDensity(LeafDensity):
             found = self._scaled(plain, tied)
             ruled = plain is not known
             parts.append(JointUnivariates(self, known, tied, found) if ruled else found)
-        return parts[0] if len(parts) == 1 else Interleaved(parts, asked)
+        out = parts[0] if len(parts) == 1 else Interleaved(parts, asked)
+        if impossible is not None:
+            others = [cells.without(c) for c in asked]
+            ruled_out = torch.stack([(other.lower > other.upper).any(1) for other in others], 1)
+            out.log_evidence = out.log_evidence.masked_fill(ruled_out, -torch.inf)
+        return out
 
     def sample_rows(
         self, given: Evidence, draws: int, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Draw `draws` complete rows for each row of evidence, (B, S, D)."""
+        """Draw `draws` complete rows for each row of checked, possible evidence, (B, S, D)."""
         with torch.no_grad():
             return sample_in_batches(self._sample_some, given, draws, self._draw_cost(), generator)
 
@@ -122,7 +126,7 @@ class CopulaDensity(LeafDensity):
         return self.leaves.row_cost() + width * (8 * columns + 4 * side * side)
 
     def config(self) -> dict[str, Any]:
-        """Return what rebuilds the model, as JSON."""
+        """Return the configuration that rebuilds the model, as JSON."""
         return {"leaves": self.leaves.config(), "couplings": self.couplings.config()}
 
     # Parts ------------------------------------------------------------------------------------
@@ -138,28 +142,32 @@ class CopulaDensity(LeafDensity):
         loose = [c for c in columns if c not in self.coupled]
         return loose, [c for c in columns if c in self.coupled]
 
-    def _values(self, evidence: Evidence) -> _Values:
+    def _values(self, evidence: Evidence, backend: Backend = QUERY) -> _Values:
         loose, tied = self._split(evidence.columns)
         rows, width = len(evidence), self.couplings.size[1]
         like = self.couplings.raw
-        apart = (
-            self.leaves.log_values(evidence.cells(loose), loose)
-            if loose
-            else like.new_zeros(0, rows, width)
-        )
+        if loose:
+            apart = self.leaves.log_values(evidence.select(loose), backend)
+        else:
+            apart = like.new_zeros(0, rows, width)
         if not tied:
             return _Values(apart, like.new_zeros(rows, width))
-        cells = evidence.cells(tied)
-        if cells.complete and len(tied) <= _DENSE_COLUMNS:
-            return _Values(apart, self._log_complete(cells.upper, tied))
-        if 0 < len(cells.patterns) <= _FEW_PATTERNS and len(tied) <= _DENSE_COLUMNS:
-            return _Values(apart, self._log_patterns(cells, tied))
-        return _Values(apart, self._log_tied(self._tie(cells, tied)))
+        cells = evidence.select(tied)
+        dense = len(tied) <= _DENSE_COLUMNS
+        if cells.complete and dense:
+            return _Values(apart, self._log_complete(cells, backend.host_free))
+        if 0 < len(cells.patterns) <= _FEW_PATTERNS and dense:
+            return _Values(apart, self._log_patterns(cells, backend.host_free))
+        return _Values(apart, self._log_tied(self._tie(cells), backend.host_free))
 
-    def _log_complete(self, x: Tensor, columns: Sequence[int]) -> Tensor:
-        """Return the log value of coupled cells (n, B) that are all exact, (B, K)."""
-        own = [self.coupled.index(c) for c in columns]
-        y, log_slope = self._family.scale(x, own)
+    def _own(self, columns: Sequence[int]) -> list[int]:
+        """Return the positions of coupled columns in their family."""
+        return [self.coupled.index(c) for c in columns]
+
+    def _log_complete(self, cells: Evidence, host_free: bool = False) -> Tensor:
+        """Return the log value of coupled cells that are all exact, (B, K)."""
+        own = self._own(cells.columns)
+        y, log_slope = self._family.scale(cells.upper.T, own)
         loadings, unique = self.couplings.loadings()
         value = factors.log_density_of_rows(
             y.T,
@@ -167,42 +175,40 @@ class CopulaDensity(LeafDensity):
             self._family.log_scales(own).T,
             select(loadings, own, 1),
             select(unique, own, 1),
+            host_free=host_free,
         )
         return value + log_slope.sum(0)[:, None]
 
-    def _log_patterns(self, cells: Cells, columns: Sequence[int]) -> Tensor:
-        """Return the log value of coupled cells with few patterns of gaps, (B, K)."""
-        seen = ~cells.upper.isnan()  # (n, B)
-        value = self.couplings.raw.new_zeros(cells.upper.shape[1], len(self.couplings.raw))
+    def _log_patterns(self, cells: Evidence, host_free: bool) -> Tensor:
+        """Return the log value of coupled cells with few patterns of missing ones, (B, K)."""
+        seen = ~cells.upper.isnan()  # (B, n)
+        value = self.couplings.raw.new_zeros(len(cells), len(self.couplings.raw))
         for known in set(cells.patterns):
             if known:
-                bits = index_of([int(i in known) for i in range(len(columns))], seen.device)
-                match = (seen == bits.bool()[:, None]).all(0)
-                # Rows of other patterns give numbers that are not used.
-                part = self._log_complete(select(cells.upper, known), [columns[i] for i in known])
+                bits = index_of([int(c in known) for c in cells.columns], seen.device).bool()
+                match = (seen == bits).all(1)
+                # Rows with other patterns are computed too, then masked.
+                some = cells.select([c for c in cells.columns if c in known])
+                part = self._log_complete(some, host_free)
                 value = torch.where(match[:, None], part, value)
         return value
 
-    def _tie(self, cells: Cells, columns: Sequence[int]) -> Tied:
+    def _tie(self, cells: Evidence) -> Tied:
         """Bring coupled cells onto the scale of their components' scores."""
-        own = [self.coupled.index(c) for c in columns]
-        family = self._family
-        exact = cells.lower == cells.upper  # (n, B)
-        y, log_slope = family.scale(torch.where(exact, cells.upper, torch.nan), own)
+        own, family = self._own(cells.columns), self._family
+        lower, upper = cells.by_column()
+        exact = lower == upper  # (n, B)
+        y, log_slope = family.scale(torch.where(exact, upper, torch.nan), own)
         location, log_scale = family.locations(own), family.log_scales(own)  # (n, K)
         z = standardise(y[..., None], location[:, None], log_scale.exp()[:, None])  # (n, B, K)
         slope = torch.where(exact, log_slope, 0.0).sum(0)[:, None]
         widths = exact.T.to(log_scale.dtype) @ log_scale
         loadings, unique = self.couplings.loadings()
         low = high = gap = None
-        if cells.intervals and cells.upper is not cells.lower:
-            inside = (cells.lower < cells.upper) & ~(
-                (cells.lower == -torch.inf) & (cells.upper == torch.inf)
-            )
+        if cells.has_intervals:
+            inside = (lower < upper) & ~((lower == -torch.inf) & (upper == torch.inf))
             ends = family.learned.ends(
-                torch.where(inside, cells.lower, -torch.inf),
-                torch.where(inside, cells.upper, torch.inf),
-                own,
+                torch.where(inside, lower, -torch.inf), torch.where(inside, upper, torch.inf), own
             )
             spread = log_scale.exp()[:, None]
             low, high = (
@@ -213,6 +219,7 @@ class CopulaDensity(LeafDensity):
             limits = torch.finfo(low.dtype)
             low, high = low.clamp(max=limits.max), high.clamp(min=limits.min)
             gap = divided(ends[2][..., None], spread).permute(1, 2, 0)
+        places = [[cells.columns.index(c) for c in known] for known in cells.patterns]
         return Tied(
             scores=z.permute(1, 2, 0),
             log_slope=slope - widths,
@@ -222,17 +229,17 @@ class CopulaDensity(LeafDensity):
             low=low,
             high=high,
             gap=gap,
-            patterns=table_of(cells.patterns, len(own), exact.device) if cells.patterns else None,
+            patterns=table_of(places, len(own), exact.device) if places else None,
         )
 
-    def _log_tied(self, tied: Tied) -> Tensor:
+    def _log_tied(self, tied: Tied, host_free: bool = False) -> Tensor:
         """Return the log value of the coupled cells under each component, (B, K)."""
         parts = (tied.scores, tied.loadings, tied.unique, tied.exact, tied.patterns)
-        value = factors.log_density(*parts) + tied.log_slope
+        value = factors.log_density(*parts, host_free=host_free) + tied.log_slope
         return value if tied.low is None else value + log_intervals(tied).to(value.dtype)
 
     def _outside(self, known: Evidence, asked: Sequence[int], values: _Values) -> Tensor:
-        """Return what the rest says of the component of loose columns, (n, B, K)."""
+        """Return the log weight of each component given the other columns' evidence, (n, B, K)."""
         base = self.couplings.log_weights() + values.tied  # (B, K)
         loose, _ = self._split(known.columns)
         everything = base + values.loose.sum(0)
@@ -240,28 +247,29 @@ class CopulaDensity(LeafDensity):
         return torch.stack([others[loose.index(c)] if c in loose else everything for c in asked])
 
     def _scaled(self, known: Evidence, asked: Sequence[int]) -> ScaledMixtures:
-        """Return univariates of coupled columns given exact cells alone."""
+        """Return univariates of coupled columns, given no intervals in coupled columns."""
         loose, held = self._split(known.columns)
-        if self._knows_the_same(known, held) and not set(held) & set(asked):
-            return self._scaled_of_rows(known, held, asked)
+        cells = known.select(held)
+        if self._is_complete(cells) and not set(held) & set(asked):
+            return self._scaled_of_rows(known, cells, asked)
         tied = sorted({*known.columns, *asked} & set(self.coupled))
-        scored = self._tie(known.cells(tied), tied)
+        scored = self._tie(known.select(tied))
         joint = self._log_tied(scored) + self.couplings.log_weights()  # (B, K)
         if loose:
-            joint = joint + self.leaves.log_values(known.cells(loose), loose).sum(0)
+            joint = joint + self.leaves.log_values(known.select(loose)).sum(0)
         index = torch.tensor([tied.index(c) for c in asked], device=joint.device)
         mean, variance = factors.conditional(
             scored.scores, scored.loadings, scored.unique, scored.exact, index
         )  # (n, B, K)
-        own = [self.coupled.index(c) for c in asked]
+        own = self._own(asked)
         location, log_scale = (
             part[:, None] for part in (self._family.locations(own), self._family.log_scales(own))
         )
         z = scored.scores[..., index].permute(2, 0, 1)
         log_width = 0.5 * variance.log()
-        # What a known cell said itself is taken out again; its slope is the same for all.
+        # Take an observed cell's own contribution out again; its slope is the same for all.
         said = log_normal_density((z - mean) * (-log_width).exp()) - log_width - log_scale
-        _, log_slope = self._family.scale(known.cells(asked).upper, own)
+        _, log_slope = self._family.scale(known.select(asked).upper.T, own)
         seen = scored.exact[:, index].T[..., None]
         weights = joint - torch.where(seen, said + log_slope[..., None], 0.0)
         return ScaledMixtures(
@@ -273,27 +281,24 @@ class CopulaDensity(LeafDensity):
             log_scale + log_width,
         )
 
-    def _knows_the_same(self, known: Evidence, held: Sequence[int]) -> bool:
-        """Say whether all rows know all of these coupled columns, and they are few."""
-        if len(held) > _DENSE_COLUMNS:
-            return False
-        cells = known.cells(held)
-        return known.complete or bool((cells.lower == cells.upper).all())
+    def _is_complete(self, cells: Evidence) -> bool:
+        """Return whether all rows observe all of these coupled columns, and they are few."""
+        few = len(cells.columns) <= _DENSE_COLUMNS
+        return few and (cells.complete or bool((cells.lower == cells.upper).all()))
 
     def _scaled_of_rows(
-        self, known: Evidence, held: Sequence[int], asked: Sequence[int]
+        self, known: Evidence, cells: Evidence, asked: Sequence[int]
     ) -> ScaledMixtures:
-        """Return univariates of coupled columns given the same exact columns in all rows."""
-        loose, _ = self._split(known.columns)
-        x = known.cells(held).upper
+        """Return univariates of coupled columns, given exact coupled `cells` in all rows."""
+        loose, held = self._split(known.columns)
         joint = self.couplings.log_weights().expand(len(known), -1)  # (B, K)
         if held:
-            joint = joint + self._log_complete(x, held)
+            joint = joint + self._log_complete(cells)
         if loose:
-            joint = joint + self.leaves.log_values(known.cells(loose), loose).sum(0)
-        own = [self.coupled.index(c) for c in (*held, *asked)]
+            joint = joint + self.leaves.log_values(known.select(loose)).sum(0)
+        own = self._own((*held, *asked))
         loadings, unique = self.couplings.loadings()
-        y, _ = self._family.scale(x, own[: len(held)])
+        y, _ = self._family.scale(cells.upper.T, own[: len(held)])
         centre, log_width = conditional_of_rows(
             y.T,
             self._family.locations(own).T,
@@ -306,8 +311,8 @@ class CopulaDensity(LeafDensity):
 
     def _without_intervals(self, known: Evidence) -> Evidence:
         """Forget the intervals of coupled cells; the same evidence if there are none."""
-        held = [c for c in known.columns if c in known.intervals and c in self.coupled]
-        index = [known.columns.index(c) for c in held]
+        held = known.intervals.intersection(self.coupled)
+        index = known.positions(held)
         low, high = known.lower[:, index], known.upper[:, index]
         inside = (low < high) & ~((low == -torch.inf) & (high == torch.inf))
         if not bool(inside.any()):
@@ -315,8 +320,7 @@ class CopulaDensity(LeafDensity):
         lower, upper = known.lower.clone(), known.upper.clone()
         lower[:, index] = torch.where(inside, torch.nan, low)
         upper[:, index] = torch.where(inside, torch.nan, high)
-        rest = known.intervals - set(held)
-        return Evidence(known.columns, lower, upper, known.sets, rest)
+        return replace(known, lower=lower, upper=upper, intervals=known.intervals - held)
 
     def _sample_some(
         self, given: Evidence, draws: int, generator: torch.Generator | None
@@ -330,9 +334,9 @@ class CopulaDensity(LeafDensity):
         loose, tied = self._split(range(self.columns))
         rows[..., tied] = self._sample_tied(given, components, generator).to(rows.dtype)
         if loose:
-            cells = given.cells(loose).repeat(draws)
             chosen = components.flatten().expand(len(loose), -1)
-            drawn = self.leaves.sample(chosen, loose, cells, generator)  # (n, B S)
+            cells = given.select(loose).repeat(draws)
+            drawn = self.leaves.sample(chosen, cells, generator)  # (n, B S)
             rows[..., loose] = drawn.T.reshape(*components.shape, len(loose)).to(rows.dtype)
         return rows
 
@@ -340,28 +344,22 @@ class CopulaDensity(LeafDensity):
         self, given: Evidence, components: Tensor, generator: torch.Generator | None
     ) -> Tensor:
         """Draw the coupled columns of each row and draw, (B, S, J)."""
-        columns, draws = list(self.coupled), components.shape[1]
-        cells = given.cells(columns)
-        scored = self._tie(cells, columns)
+        cells = given.select(self.coupled)
+        every = range(len(self.coupled))
+        scored = self._tie(cells)
         if scored.low is None:
             parts = (scored.scores, scored.loadings, scored.unique, scored.exact)
             z = factors.sample(*parts, components, generator)  # (B, S, J)
         else:
             z = sample_intervals(scored, components, generator)
-        location, spread = (
-            part.T[components]
-            for part in (
-                self._family.locations(range(len(columns))),
-                self._family.log_scales(range(len(columns))).exp(),
-            )
-        )
-        y = (location + spread * z).flatten(0, 1).T  # (J, B S)
-        x = self._family.unscale(y, range(len(columns))).to(given.lower.dtype)
-        wide = cells.repeat(draws)
-        least = wide.lower.nextafter(torch.full_like(wide.lower, torch.inf))
-        x = torch.where(wide.lower.isnan(), x, x.clamp(least, wide.upper))
-        x = torch.where(wide.lower == wide.upper, wide.lower, x)
-        return x.T.reshape(*components.shape, len(columns))
+        location, log_scale = self._family.locations(every), self._family.log_scales(every)
+        y = location.T[components] + log_scale.exp().T[components] * z
+        x = self._family.unscale(y.flatten(0, 1).T, every).to(given.lower.dtype)  # (J, B S)
+        lower, upper = cells.repeat(components.shape[1]).by_column()
+        least = lower.nextafter(torch.full_like(lower, torch.inf))
+        x = torch.where(lower.isnan(), x, x.clamp(least, upper))
+        x = torch.where(lower == upper, lower, x)
+        return x.T.reshape(*components.shape, len(every))
 
     def _draw_cost(self) -> int:
         columns, width = self.couplings.size

@@ -1,4 +1,4 @@
-"""Intervals among the coupled columns of copula components: their probability, and draws inside."""
+"""Intervals in coupled columns: their probability, and draws within them."""
 
 from dataclasses import dataclass
 from typing import final
@@ -21,8 +21,8 @@ class Tied:
         loadings, unique: of the components, (K, J, r) and (K, J).
         exact: which cells are exact, (B, J).
         low, high, gap: ends of the cells as scores, and their difference, (B, K, J); infinite where
-            a cell is no interval. None if no cell is.
-        patterns: a promise that rows have no other sets of exact cells, (P, J), if there is one.
+            a cell is no interval. None without intervals.
+        patterns: masks (P, J) of exact cells, one of which each row has, if they are few.
     """
 
     scores: Tensor
@@ -47,7 +47,7 @@ class Tied:
         return self.inside().sum(1)
 
     def inside(self) -> Tensor:
-        """Say which cells are intervals, (B, J)."""
+        """Return which cells are intervals, (B, J)."""
         low, high, _ = self.ends()
         return ~((low[:, 0] == -torch.inf) & (high[:, 0] == torch.inf))
 
@@ -55,8 +55,7 @@ class Tied:
 def log_intervals(tied: Tied) -> Tensor:
     """Return the log probability of each row's intervals given its exact cells, (B, K).
 
-    Rows with one interval are exact, those with two by quadrature, those with more by quasi-Monte
-    Carlo: three groups, each in one go.
+    Rows are grouped by method: one interval is exact, two take quadrature, more quasi-Monte Carlo.
     """
     counts = tied.counts()
     posterior = factors.posterior_of_factors(tied.scores, tied.loadings, tied.unique, tied.exact)
@@ -77,7 +76,7 @@ def _chosen(tied: Tied, rows: Tensor, most: int) -> Tensor:
 
 
 def _log_group(tied: Tied, posterior: factors.FactorPosterior, rows: Tensor, most: int) -> Tensor:
-    """Return the log probabilities (b, K) of rows with at most so many intervals."""
+    """Return the log probabilities (b, K) of rows with at most `most` intervals."""
     at = _chosen(tied, rows, most)
     low, high, gap = (_gather(end[rows], at) for end in tied.ends())  # (b, K, c)
     mean, cholesky = _conditional(
@@ -96,7 +95,7 @@ def _log_group(tied: Tied, posterior: factors.FactorPosterior, rows: Tensor, mos
 def _conditional(
     loadings: Tensor, unique: Tensor, factor: Tensor, cholesky: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return mean (..., c) and Cholesky factor (..., c, c) of cells, given the factors' own."""
+    """Return mean (..., c) and Cholesky factor (..., c, c) of cells, given those of the factors."""
     mean = (loadings * factor[..., None, :]).sum(-1)
     half = torch.linalg.solve_triangular(cholesky, loadings.double().mT, upper=False)
     covariance = half.mT @ half + torch.diag_embed(unique.double())
@@ -108,8 +107,8 @@ def sample_intervals(
 ) -> Tensor:
     """Draw the scores of all columns given exact cells and intervals, (B, S, J).
 
-    The intervals are drawn first, exactly (see `numerics.boxes.sample_box` for rows of tiny
-    probability), then all else given them.
+    The intervals come first, exactly (see `numerics.normal_boxes.sample_box` for rows of tiny
+    probability), then all other cells given them.
     """
     rows, draws = components.shape
     index = torch.arange(rows, device=components.device).repeat_interleave(draws)  # (N,)
@@ -129,7 +128,7 @@ def sample_intervals(
         drawn = sample_box(low, high, mean, cholesky, gap, generator=generator)
         kept = torch.where(inside.gather(1, at), drawn.to(scores), scores.gather(1, at))
         scores = scores.scatter(1, at, kept)
-    # One component per row: the others' scores are never read.
+    # One component per row: the scores of the others are not read.
     wide = scores[:, None].expand(-1, tied.scores.shape[1], -1)
     known = tied.exact[index] | inside
     drawn = factors.sample(wide, tied.loadings, tied.unique, known, chosen[:, None], generator)

@@ -1,7 +1,8 @@
 """The abstract density: every query, written once in terms of the log value of evidence."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from marginals.cells.evidence import Evidence, as_evidence
 from marginals.densities.univariates import Univariates
+from marginals.runtime.backend import QUERY, Backend
 from marginals.runtime.memory import floats_at_once
 
 if TYPE_CHECKING:
@@ -17,15 +19,15 @@ if TYPE_CHECKING:
 
 # Floats that a batch of rows may hold at a time on a CPU.
 _CPU_FLOATS = 1 << 23
-# Fewer questions than this do not pay for looking whether they share their evidence.
+# With fewer requested rows, looking for repeated rows of evidence does not pay.
 _SHARED_ROWS = 8
 
 
 class Density(nn.Module, ABC):
-    """A joint distribution of D columns that can be asked anything.
+    """A joint distribution of D columns that answers every query.
 
-    A query gives each cell an exact value, an interval or nothing. To add a density, answer the
-    abstract methods; all queries below, the views and the tasks then work with it.
+    A query gives each cell an exact value, an interval, a set or nothing. To add a density,
+    implement the abstract methods; all queries below, views and tasks then work with it.
     """
 
     @property
@@ -40,41 +42,53 @@ class Density(nn.Module, ABC):
 
     @property
     def atoms(self) -> dict[int, tuple[float, ...]]:
-        """By column, the points that have a mass of their own."""
+        """The points with positive mass, by column."""
         return {}
 
     @abstractmethod
-    def contract(self, evidence: Evidence) -> Tensor:
-        """Return the log value of each row of evidence, (B,), in one go."""
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
+        """Return the log value of each row of checked evidence, (B,), all rows at once."""
 
     @abstractmethod
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
-        """Return p(x_j | what is known of the other columns) for columns j, all by default."""
+        """Return p(x_j | the evidence on the other columns) for columns j, all by default."""
 
     @abstractmethod
     def sample_rows(
         self, given: Evidence, draws: int, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Draw `draws` complete rows for each row of evidence, (B, S, D)."""
+        """Draw `draws` complete rows for each row of checked, possible evidence, (B, S, D)."""
 
     @abstractmethod
     def row_cost(self) -> int:
         """Return the number of floats that the contraction of one row holds at a time."""
 
     def check_rows(self, evidence: Evidence) -> None:
-        """Refuse rows whose value has no closed form; a density that answers all refuses none."""
+        """Refuse rows whose value has no closed form; by default none."""
 
     # Every query ------------------------------------------------------------------------------
 
     def log_value(self, evidence: Any) -> Tensor:
         """Return the log density of the exact cells and probability of the others, (B,)."""
-        # A column that is missing everywhere is one not asked about: the same sums, to the bit.
-        evidence = self.checked(evidence).known().promised()
-        return self.contract_all(evidence)
+        known, impossible = self.checked(evidence).without_impossible()
+        # A column that is missing in all rows is left out: the same sums, to the bit.
+        value = self.contract_all(known.observed())
+        return value if impossible is None else value.masked_fill(impossible, -torch.inf)
 
-    def contract_all(self, evidence: Evidence) -> Tensor:
-        """Return the log value of each row of evidence, (B,), in batches."""
-        return in_batches(self.contract, evidence, self.rows_at_once())
+    def log_conditional(self, requested: Any, given: Any = None) -> Tensor:
+        """Return the log value of requested cells given evidence, (B,); refuse impossible `given`.
+
+        One row, requested or given, stands for any number of rows.
+        """
+        asked, known = self.checked(requested), self.checked(given)
+        asked.check_joins(known)
+        if not known.columns:
+            return self.log_value(asked if len(known) == 1 else asked.join(known))
+        asked, impossible = asked.without_impossible()
+        rows, place = self._shared(asked, known)
+        value, log_given = self.contract_given(asked, rows, place)
+        refuse_impossible(log_given, place)
+        return value if impossible is None else value.masked_fill(impossible, -torch.inf)
 
     def logpdf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
         """Return the log density of `columns` (all by default) at `x` (..., n), given evidence.
@@ -82,7 +96,7 @@ class Density(nn.Module, ABC):
         A NaN in `x` marginalises its cell.
         """
         flat, shape = self._flat(x, columns)
-        return _shaped(self._conditional(Evidence.exact(flat, columns), given), shape)
+        return _shaped(self.log_conditional(Evidence.exact(flat, columns), given), shape)
 
     def logcdf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
         """Return the log of P(every X_j <= x_j), (...)."""
@@ -104,15 +118,11 @@ class Density(nn.Module, ABC):
         """Return the log of P(every lower_j < X_j <= upper_j) for bounds (..., n)."""
         lower, upper = torch.broadcast_tensors(_numbers(lower), _numbers(upper))
         (low, shape), (high, _) = self._flat(lower, columns), self._flat(upper, columns)
-        absent = low.isnan() | high.isnan()
-        empty = (low >= high) & ~absent
-        if bool((low > high).any()):
-            Evidence.interval(low, high, columns)  # raises, naming the cell
-        # A box without width has no mass: the point itself would be read as an exact value.
+        # A box without width is no exact value here: it has no mass.
+        empty = low == high
         low, high = torch.where(empty, -torch.inf, low), torch.where(empty, torch.inf, high)
-        box = Evidence.interval(low, high, columns)
-        out = self._conditional(box, given)
-        return _shaped(torch.where(empty.any(-1).to(out.device), -torch.inf, out), shape)
+        box = Evidence.interval(low, high, columns).with_impossible(empty)
+        return _shaped(self.log_conditional(box, given), shape)
 
     def pdf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
         """Return the density; see `logpdf`."""
@@ -141,25 +151,23 @@ class Density(nn.Module, ABC):
 
         One row of evidence gives the shape of `u`; B rows give (B, ...).
         """
-        known = self.checked(Evidence.nothing() if given is None else given)
+        known = self.checked(given)
         self.check_columns([column])
         if column in known.columns:
             raise ValueError(
                 f"Expected `column` and `given` to be disjoint; got column {column} in both. "
                 "Leave it out of `given`."
             )
-        self._value_of_given(known)
         level = u if isinstance(u, Tensor) else torch.as_tensor(u, dtype=torch.float64)
         levels = level.to(known.lower.device)
         levels = levels.to(torch.promote_types(levels.dtype, known.lower.dtype))
-
-        def solve(part: Evidence) -> Tensor:
-            grid = levels.reshape(-1, 1, 1).expand(-1, len(part), 1)
-            return self.univariates(part, [column]).ppf(grid)[..., 0].T  # (B, Q)
-
         size = max(1, self.rows_at_once() // max(1, levels.numel()))
-        out = in_batches(solve, known, size)
-        return out.reshape(levels.shape if len(known) == 1 else (len(known), *levels.shape))
+        parts = []
+        for part in self.univariate_batches(known, [column], size):
+            grid = levels.reshape(-1, 1, 1).expand(-1, len(part.log_evidence), 1)
+            parts.append(part.ppf(grid)[..., 0].T)  # (B, Q)
+        shape = levels.shape if len(known) == 1 else (len(known), *levels.shape)
+        return torch.cat(parts).reshape(shape)
 
     def sample(
         self, draws: int, given: Any = None, generator: torch.Generator | None = None
@@ -167,8 +175,8 @@ class Density(nn.Module, ABC):
         """Draw complete rows: (S, D) for none or one row of evidence, (B, S, D) for B rows."""
         if draws < 0:
             raise ValueError(f"Expected `draws` to be at least 0; got {draws}.")
-        known = self.checked(Evidence.nothing() if given is None else given)
-        self._value_of_given(known)
+        known = self.checked(given)
+        self.check_possible(known)
         out = self.sample_rows(known, draws, generator)
         return out[0] if len(known) == 1 else out
 
@@ -184,9 +192,11 @@ class Density(nn.Module, ABC):
         """Return the distribution of the other columns given evidence, then called 0, 1, ..."""
         from marginals.densities.view import View
 
-        known = as_evidence(given)
+        known = self.checked(given)
         rest = [c for c in range(self.columns) if c not in known.columns]
-        return View(self, rest, known)
+        view = View(self, rest, known)
+        view.base.check_possible(view.given)
+        return view
 
     def distribution(self, given: Any = None) -> "DensityDistribution":
         """Return a `torch.distributions.Distribution` of the columns that are not given."""
@@ -197,16 +207,27 @@ class Density(nn.Module, ABC):
     # Parts ------------------------------------------------------------------------------------
 
     def checked(self, evidence: Any) -> Evidence:
-        """Check that the evidence speaks of this density's columns, and bring it to its device."""
-        known = as_evidence(evidence)
-        self.check_columns(known.columns)
-        self._check_categories(known)
+        """Check evidence (None gives nothing) and bring it to this density's device.
+
+        Evidence that has passed says so in `Evidence.valid_for`, and is not checked again.
+        """
+        known = Evidence.nothing() if evidence is None else as_evidence(evidence)
+        categories = self.categories
+        if known.valid_for != categories:
+            self.check_columns(known.columns)
+            _check_categories(known, categories)
+            known = replace(known, valid_for=categories)
         parameter = next(self.parameters(), None)
         if parameter is None:
             return known
         # Never narrower than the model: samples and quantiles come back in this dtype.
         dtype = torch.promote_types(known.lower.dtype, parameter.dtype)
         return known.to(parameter.device, dtype)
+
+    def check_possible(self, given: Evidence) -> None:
+        """Refuse checked evidence of probability zero."""
+        if given.columns:
+            refuse_impossible(self.log_value(given))
 
     def check_columns(self, columns: Sequence[int]) -> None:
         """Refuse columns that this density does not have."""
@@ -228,93 +249,109 @@ class Density(nn.Module, ABC):
             )
         return x.reshape(-1, x.shape[-1]), x.shape[:-1]
 
-    def _check_categories(self, known: Evidence) -> None:
-        categories = self.categories  # read once: it asks every column
-        for column in known.sets:
-            count = categories[column]
-            if count is None:
-                raise ValueError(
-                    f"Expected a number or an interval for continuous column {column}; got a set."
-                )
-            if known.sets[column].shape[-1] > count:
-                raise ValueError(
-                    f"Expected codes 0..{count - 1} for column {column}; got a set with code "
-                    f"{known.sets[column].shape[-1] - 1}."
-                )
-        for position, column in enumerate(known.columns):
-            count = categories[column]
-            if count is not None:
-                _check_codes(known.lower[:, position], known.upper[:, position], column, count)
-
     def rows_at_once(self) -> int:
         """Return how many rows are contracted at a time, by the memory they take."""
         parameter = next(self.parameters(), None)
         device = torch.device("cpu") if parameter is None else parameter.device
         return max(1, floats_at_once(device, _CPU_FLOATS) // max(1, self.row_cost()))
 
-    def log_value_beside(self, asked: Evidence, known: Evidence, place: Tensor) -> Tensor:
-        """Return the log value of each row of `asked` together with row `place[b]` of `known`.
+    def univariate_batches(
+        self, given: Evidence, columns: Sequence[int], size: int | None = None
+    ) -> Iterator[Univariates]:
+        """Yield `univariates` for batches of checked rows; refuse evidence of probability zero.
 
-        A density that can reuse its work on what is known overrides this.
+        The columns are not among those given.
         """
-        return self.log_value(asked.join(known.rows(place)))
+        size = self.rows_at_once() if size is None else size
+        for start, part in enumerate(given.batches(size)):
+            found = self.univariates(part, columns)
+            refuse_impossible(found.log_evidence[:, 0], first=start * size)
+            yield found
 
-    def _conditional(self, of: Evidence, given: Any) -> Tensor:
-        if given is None:
-            return self.log_value(of)
-        asked, known = self.checked(of), self.checked(given)
-        asked.check_joins(known)
-        shared = self._shared(asked, known)
-        if shared is None:
-            base = self._value_of_given(known)
-            return self.log_value(asked.join(known)) - base
-        few, place = shared
-        base = self._value_of_given(few, place)
-        return self.log_value_beside(asked, few, place) - base[place]
+    def contract_all(self, evidence: Evidence) -> Tensor:
+        """Return the log value of each row of checked evidence, (B,), in batches."""
+        backend = QUERY.for_query()
+        return in_batches(lambda part: self.contract(part, backend), evidence, self.rows_at_once())
 
-    def _shared(self, asked: Evidence, known: Evidence) -> tuple[Evidence, Tensor] | None:
-        """Return the different rows of what is known and their places, if they are few."""
-        if not known.columns or len(asked) < _SHARED_ROWS:
-            return None
-        if len(known) == 1:
-            place = torch.zeros(len(asked), dtype=torch.long, device=known.lower.device)
-            return known, place
-        if len(known) != len(asked):
-            return None
-        return known.distinct(min(len(known) // 4, self.rows_at_once()))
+    def contract_given(
+        self, requested: Evidence, given: Evidence, place: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the log value of each requested row given its evidence, and that of the evidence.
 
-    def _value_of_given(self, known: Evidence, place: Tensor | None = None) -> Tensor:
-        """Return the log value of what is given; `place` says where its rows come from."""
-        if not known.columns:
-            return known.lower.new_zeros(len(known))
-        value = self.log_value(known)
-        impossible = ~(value > -torch.inf)
-        if bool(impossible.any()):
-            rows = impossible if place is None else impossible[place]
-            raise ValueError(
-                "Expected `given` to have positive probability; got none in row "
-                f"{int(rows.nonzero()[0])}. Condition on an event that can happen."
-            )
-        return value
+        A density that can reuse its work on the evidence overrides this.
+
+        Args:
+            requested: B checked rows without impossible cells.
+            given: U checked rows about other columns.
+            place: the row of `given` for each requested row, (B,); None if they go together.
+
+        Returns:
+            (B,), arbitrary where the evidence is impossible, and (U,).
+        """
+        log_given = self.log_value(given)
+        if place is None:
+            return self.log_value(requested.join(given)) - log_given, log_given
+        return self.log_value(requested.join(given.rows(place))) - log_given[place], log_given
+
+    def _shared(self, requested: Evidence, given: Evidence) -> tuple[Evidence, Tensor | None]:
+        """Return the distinct rows of evidence and their places, if they are few."""
+        if len(given) == 1:
+            device = given.lower.device
+            return given, torch.zeros(len(requested), dtype=torch.long, device=device)
+        if len(requested) < _SHARED_ROWS or len(given) != len(requested):
+            return given, None
+        return given.distinct(min(len(given) // 4, self.rows_at_once())) or (given, None)
+
+
+def refuse_impossible(log_given: Tensor, place: Tensor | None = None, first: int = 0) -> None:
+    """Raise if some evidence has log value -inf.
+
+    Args:
+        log_given: of each row of evidence, (U,).
+        place: the row of evidence of each requested row, if they differ.
+        first: the number of the first row.
+    """
+    impossible = ~(log_given > -torch.inf)
+    if bool(impossible.any()):
+        rows = impossible if place is None else impossible[place]
+        raise ValueError(
+            "Expected `given` to have positive probability; got none in row "
+            f"{first + int(rows.nonzero()[0])}. Condition on an event that can happen."
+        )
 
 
 def in_batches(function: Callable[[Evidence], Tensor], evidence: Evidence, size: int) -> Tensor:
-    """Apply a function of evidence to batches of its rows, and put the answers together."""
+    """Apply a function of evidence to batches of its rows, and join the results."""
     if len(evidence) <= size:
         return function(evidence)
     return torch.cat([function(part) for part in evidence.batches(size)])
 
 
-def _check_codes(lower: Tensor, upper: Tensor, column: int, count: int) -> None:
-    """Refuse an exact value that is no code of its categorical column."""
-    code = lower.round().clamp(0, count - 1)
-    wrong = (lower == upper) & (lower != code)
-    if bool(wrong.any()):
-        row = int(wrong.nonzero()[0])
-        raise ValueError(
-            f"Expected codes 0..{count - 1} in categorical column {column}; got "
-            f"{float(lower[row]):g} in row {row}."
-        )
+def _check_categories(known: Evidence, categories: Sequence[int | None]) -> None:
+    """Refuse sets and exact values that are no codes of their column."""
+    for column, mask in known.sets.items():
+        count = categories[column]
+        if count is None:
+            raise ValueError(
+                f"Expected a number or an interval for continuous column {column}; got a set."
+            )
+        if mask.shape[-1] > count:
+            raise ValueError(
+                f"Expected codes 0..{count - 1} for column {column}; got a set with code "
+                f"{mask.shape[-1] - 1}."
+            )
+    for position, column in enumerate(known.columns):
+        count = categories[column]
+        if count is None:
+            continue
+        lower, upper = known.lower[:, position], known.upper[:, position]
+        wrong = (lower == upper) & (lower != lower.round().clamp(0, count - 1))
+        if bool(wrong.any()):
+            row = int(wrong.nonzero()[0])
+            raise ValueError(
+                f"Expected codes 0..{count - 1} in categorical column {column}; got "
+                f"{float(lower[row]):g} in row {row}."
+            )
 
 
 def _numbers(x: Any) -> Tensor:
@@ -324,5 +361,5 @@ def _numbers(x: Any) -> Tensor:
 
 
 def _shaped(out: Tensor, shape: torch.Size) -> Tensor:
-    """Give answers the shape of the question; one row asked of B rows of evidence has B answers."""
+    """Shape the results like the query; one row given B rows of evidence has B results."""
     return out.reshape(shape) if out.numel() == shape.numel() else out

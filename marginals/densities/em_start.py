@@ -1,72 +1,64 @@
-"""Starting copula components from a Gaussian mixture, fitted by EM on the learned scale.
+"""Start copula components from a Gaussian mixture, fitted by EM on the learned scale.
 
-EM finds clusters in a hundredth of the time that gradients need. With as many factors as columns,
-less one, the components are those of the mixture; with fewer, their strongest directions.
+EM finds clusters in a hundredth of the time that gradients need. With one factor less than columns
+the components are those of the mixture; with fewer factors they keep the strongest directions.
 """
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from marginals.densities.coupled import CopulaDensity
+from marginals.densities.coupled import CoupledDensity
 from marginals.leaves import CategoricalLeaves, SharedLeaves
-from marginals.runtime.blas import blas_threads_for
+from marginals.runtime.threads import blas_threads_for
 
-# Variance added to each column, in units of the learned scale: a component of few rows must not
-# collapse on them.
+if TYPE_CHECKING:
+    from sklearn.mixture import GaussianMixture
+
+# Variance added to each column, in units of the learned scale, so that a component of few rows does
+# not collapse on them.
 _RIDGE = 3e-3
-# Rows looked at: enough for a start, and EM visits each of them some hundred times.
+# Rows to use: enough for a start, and EM visits each about a hundred times.
 _MOST_ROWS = 20_000
 _ROUNDS = 10
-# Categories that take part: EM inverts matrices of all columns, and rare ones tell it little.
+# Categories to use as columns: EM inverts matrices of all columns, and rare categories say little.
 _MOST_INDICATORS = 50
 
 
 @torch.no_grad()
-def start_by_em(model: CopulaDensity, x: Tensor, seed: int = 0, scales: bool = False) -> None:
+def start_by_em(model: CoupledDensity, x: Tensor, seed: int = 0, scales: bool = False) -> None:
     """Set all parameters of a model for data `x` (N, D), NaN where missing.
 
-    Missing cells are filled for this purpose by regressions on the others, with noise. Columns
-    that are not coupled take part as numbers, frequent categories as indicators. EM starts from
-    clusters, or with `scales` from components of one centre and growing spread: joint tails.
+    Missing cells are filled by regression on the others, with noise. Columns that are not coupled
+    take part as numbers, frequent categories as indicators. EM starts from clusters, or with
+    `scales` from components with one centre and growing spread, which find joint tails.
     """
+    # Imported here: most sessions start no mixture, and these take most of a second.
+
     generator = torch.Generator().manual_seed(seed)
     x = x[torch.randperm(len(x), generator=generator)[:_MOST_ROWS]]
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
         family.scale_to(x[:, list(owned)].T)
         if isinstance(family, SharedLeaves):
             family.learned.start(generator)
-            if scales:  # tails that are long on the scale of the components
+            if scales:  # compress the middle, so that tails are long on this scale
                 family.learned.gate.fill_(-1.1)
     points = _points(model, x)  # (N, P), the coupled columns first
     filled = _filled(points, generator).numpy()
-    width = model.couplings.size[1]
-    diagonal = model.couplings.rank == 0
-    mixture = GaussianMixture(
-        min(width, len(x)),
-        covariance_type="diag" if diagonal else "full",
-        reg_covar=_RIDGE,
-        random_state=seed % (1 << 32),
-        **(_growing(filled, min(width, len(x)), diagonal) if scales else {}),
-    )
-    with warnings.catch_warnings(), blas_threads_for(filled.size * mixture.n_components):
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not have converged
-        mixture.fit(filled)
-        shares = torch.from_numpy(mixture.predict_proba(filled))  # (N, K)
-    # Components that are more than the rows repeat the others.
+    width, diagonal = model.couplings.size[1], model.couplings.rank == 0
+    mixture, shares = _fitted(filled, min(width, len(x)), diagonal, seed, scales)
+    # If there are more components than rows, the components repeat.
     order = torch.arange(width) % len(mixture.weights_)
     for family, owned in list(zip(model.leaves, model.leaves.owned, strict=True))[1:]:
         family.start_weighted(x[:, list(owned)].T, shares[:, order])
     coupled = len(model.coupled)
     location = torch.from_numpy(mixture.means_)[order, :coupled]  # (K, J)
     covariance = torch.from_numpy(mixture.covariances_)[order]
-    covariance = covariance.diag_embed() if diagonal else covariance
+    covariance = covariance.diag_embed() if diagonal else covariance  # (K, P, P)
     covariance = covariance[:, :coupled, :coupled]
     scale = covariance.diagonal(dim1=-2, dim2=-1).sqrt()
     first = model.leaves.families[0]
@@ -76,8 +68,29 @@ def start_by_em(model: CopulaDensity, x: Tensor, seed: int = 0, scales: bool = F
     model.couplings.start_as(torch.from_numpy(mixture.weights_)[order], correlation)
 
 
+def _fitted(
+    points: Any, width: int, diagonal: bool, seed: int, scales: bool
+) -> "tuple[GaussianMixture, Tensor]":
+    """Fit a Gaussian mixture; return it with the posterior of each row, (N, K)."""
+    # scikit-learn is slow to import, and queries do not need it.
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
+    mixture = GaussianMixture(
+        width,
+        covariance_type="diag" if diagonal else "full",
+        reg_covar=_RIDGE,
+        random_state=seed % (1 << 32),
+        **(_growing(points, width, diagonal) if scales else {}),
+    )
+    with warnings.catch_warnings(), blas_threads_for(points.size * width):
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not have converged
+        mixture.fit(points)
+        return mixture, torch.from_numpy(mixture.predict_proba(points))
+
+
 def _growing(points: Any, width: int, diagonal: bool) -> dict[str, Any]:
-    """Return the start of a mixture whose components differ in spread alone."""
+    """Return the start of a mixture whose components differ only in spread."""
     spreads = np.geomspace(0.4, 2.0, width) if width > 1 else np.ones(1)
     covariance = np.cov(points.T).reshape(points.shape[1], -1) + _RIDGE * np.eye(points.shape[1])
     precision = 1 / covariance.diagonal() if diagonal else np.linalg.inv(covariance)
@@ -88,13 +101,13 @@ def _growing(points: Any, width: int, diagonal: bool) -> dict[str, Any]:
     }
 
 
-def _points(model: CopulaDensity, x: Tensor) -> Tensor:
-    """Return rows as points (N, P) for a mixture of Gaussians."""
+def _points(model: CoupledDensity, x: Tensor) -> Tensor:
+    """Return rows as points (N, P) for a Gaussian mixture."""
     parts = []
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
         own = x[:, list(owned)]
         if isinstance(family, CategoricalLeaves):
-            parts.append(_indicators(own, family.categories))
+            parts.append(category_indicators(own, family.categories))
         elif isinstance(family, SharedLeaves):
             on_scale = family.scale(own.T, range(len(owned)))[0].T.double()
             parts.append(torch.where(own.isnan(), torch.nan, on_scale))
@@ -105,10 +118,10 @@ def _points(model: CopulaDensity, x: Tensor) -> Tensor:
     return torch.cat(parts, 1)
 
 
-def _indicators(codes: Tensor, categories: Sequence[int]) -> Tensor:
-    """Return a column of indicators for each category but the first of its column, (N, P).
+def category_indicators(codes: Tensor, categories: Sequence[int]) -> Tensor:
+    """Return indicators (N, P) of all categories except the first of each column.
 
-    Of very many, those that vary most: the categories nearest to half of the known cells.
+    Among very many, keep those that vary most: the shares nearest to half of the observed cells.
     """
     found = []
     for column, count in enumerate(categories):
@@ -124,7 +137,7 @@ def _indicators(codes: Tensor, categories: Sequence[int]) -> Tensor:
 
 
 def _filled(points: Tensor, generator: torch.Generator) -> Tensor:
-    """Fill missing cells from the regression on all others, with noise of its size."""
+    """Fill missing cells by regression on all others, with noise of the residual's size."""
     absent = points.isnan()
     if not bool(absent.any()):
         return points
@@ -135,6 +148,6 @@ def _filled(points: Tensor, generator: torch.Generator) -> Tensor:
         eye = torch.eye(points.shape[1], dtype=points.dtype)
         precision = torch.linalg.inv(centred.T @ centred / len(out) + 0.05 * eye)
         regressed = out - centred @ precision / precision.diagonal()
-        out = torch.where(absent, 0.5 * out + 0.5 * regressed, out)  # halves, lest cells swing
+        out = torch.where(absent, 0.5 * out + 0.5 * regressed, out)  # damped against oscillation
     noise = torch.randn(points.shape, generator=generator, dtype=points.dtype)
     return torch.where(absent, out + noise * precision.diagonal().rsqrt(), out)

@@ -11,6 +11,7 @@ from marginals.densities.density import Density
 from marginals.densities.univariates import UnivariateMixture
 from marginals.densities.view import View
 from marginals.numerics import draw_many, logsumexp
+from marginals.runtime.backend import QUERY, Backend
 
 
 @final
@@ -65,42 +66,51 @@ class Mixture(Density):
 
     @property
     def atoms(self) -> dict[int, tuple[float, ...]]:
-        """By column, the points that have a mass of their own."""
+        """The points with positive mass, by column."""
         return {c: points for member in self.densities for c, points in member.atoms.items()}
 
     def log_weights(self) -> Tensor:
         """Return the log weights of the members, which sum to one."""
         return self.logits.log_softmax(-1)
 
-    def contract(self, evidence: Evidence) -> Tensor:
-        """Return the log value of each row of evidence, (B,), in one go."""
-        return logsumexp(self._log_joint(evidence))
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
+        """Return the log value of each row of checked evidence, (B,), all rows at once."""
+        return logsumexp(self._log_joint(evidence, backend))
 
     def check_rows(self, evidence: Evidence) -> None:
         """Refuse rows whose value under some member has no closed form."""
         for member in self.densities:
             member.check_rows(evidence)
 
-    def log_value_beside(self, asked: Evidence, known: Evidence, place: Tensor) -> Tensor:
-        """Return the log value of each row of `asked` together with row `place[b]` of `known`."""
-        values = [member.log_value_beside(asked, known, place) for member in self.densities]
-        return logsumexp(torch.stack(values, -1) + self.log_weights())
+    def contract_given(
+        self, requested: Evidence, given: Evidence, place: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the log values of requested rows given their evidence, and of the evidence."""
+        parts = [member.contract_given(requested, given, place) for member in self.densities]
+        joint = torch.stack([part for _, part in parts], -1) + self.log_weights()  # (U, members)
+        log_given = logsumexp(joint)
+        weights = joint - log_given[:, None]
+        weights = weights if place is None else weights[place]
+        # A member that rules the evidence out has no conditional, and no weight.
+        values = torch.stack([part for part, _ in parts], -1)  # (B, members)
+        values = torch.where(weights > -torch.inf, values, 0.0)
+        return logsumexp(values + weights), log_given
 
     def univariates(
         self, given: Any = None, columns: Sequence[int] | None = None
     ) -> UnivariateMixture:
-        """Return p(x_j | what is known of the other columns) for columns j, all by default."""
-        parts = [member.univariates(given, columns) for member in self.densities]
+        """Return p(x_j | the evidence on the other columns) for columns j, all by default."""
+        known = self.checked(given)
+        parts = [member.univariates(known, columns) for member in self.densities]
         weights = self.log_weights()[:, None, None]
         values = torch.stack([part.log_evidence for part in parts]) + weights  # (members, B, n)
-        categories = self.categories  # read once: it asks every column
-        discrete = [categories[c] is not None for c in parts[0].columns]
+        discrete = [self.categories[c] is not None for c in parts[0].columns]
         return UnivariateMixture(parts, values, discrete)
 
     def sample_rows(
         self, given: Evidence, draws: int, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Draw `draws` complete rows for each row of evidence, (B, S, D)."""
+        """Draw `draws` complete rows for each row of checked, possible evidence, (B, S, D)."""
         with torch.no_grad():
             size = self.rows_at_once()
             joint = torch.cat([self._log_joint(part) for part in given.batches(size)])
@@ -117,18 +127,18 @@ class Mixture(Density):
         return max(member.row_cost() for member in self.densities)
 
     def config(self) -> dict[str, Any]:
-        """Return the number of members; each stands in the file under its own name."""
+        """Return the number of members; a file stores each under its own name."""
         return {"members": len(self.members)}
 
-    def _log_joint(self, evidence: Evidence) -> Tensor:
-        values = [member.contract(evidence) for member in self.densities]
+    def _log_joint(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
+        values = [member.contract(evidence, backend) for member in self.densities]
         return torch.stack(values, -1) + self.log_weights()  # (B, members)
 
 
 def _draw_from(
     member: Density, given: Evidence, places: Tensor, draws: int, generator: torch.Generator | None
 ) -> Tensor:
-    """Draw one row for each place (row b, draw s) that fell to this member, (count, D)."""
+    """Draw one row for each place (row b, draw s) assigned to this member, (count, D)."""
     if len(places) == 0:
         return given.lower.new_empty(0, member.columns)
     if len(given) == 1:

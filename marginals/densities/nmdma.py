@@ -7,16 +7,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from marginals.cells import Truncation
 from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
 from marginals.densities.tensor_density import TensorDensity, sample_in_batches
 from marginals.densities.univariates import Univariates
 from marginals.leaves import NeuralLeaves
-from marginals.numerics import is_host_free, log_sigmoid_density, select
+from marginals.numerics import log_sigmoid_density, select
+from marginals.runtime.backend import QUERY, Backend
 from marginals.tensors.component_tensor import LeafValues
 
-_BETA = 10.0  # of the shift's softplus, as for the leaves' weights
+_BETA = 10.0  # sharpness of the shift's softplus, as for the leaves' weights
 
 
 @final
@@ -27,9 +27,9 @@ class NMDMA(Density):
     by those after it. The rows of T differ by component, the order does not, so every product of
     leaves integrates to one and so does the model.
 
-    What remains exact: the density, the density of the last columns in the order, the probability
-    of an interval of one column given exact values of all columns after it, and sampling given
-    exact values of the last columns. Everything else raises an error.
+    Exact queries: the density, the density of the last columns in the order, the probability of an
+    interval of one column given exact values of all columns after it, and sampling given exact
+    values of the last columns. All others raise an error.
 
     Args:
         inner: the marginalizable model whose leaves are shifted; all columns continuous.
@@ -67,11 +67,11 @@ class NMDMA(Density):
         """The number of categories of each column: all are continuous."""
         return self.inner.categories
 
-    def contract(self, evidence: Evidence) -> Tensor:
-        """Return the log value of each row of evidence, (B,), in one go."""
-        if not is_host_free():  # in a recorded step `fit` has checked all rows
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
+        """Return the log value of each row of checked evidence, (B,), all rows at once."""
+        if not backend.host_free:  # before a recorded step, `fit` checks all rows
             self.check_rows(evidence)
-        return self.inner.tensor.log_value(self._values(evidence))
+        return self.inner.tensor.log_value(self._values(evidence), backend)
 
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
         """Raise: conditionals of single columns are lost."""
@@ -80,19 +80,18 @@ class NMDMA(Density):
     def sample_rows(
         self, given: Evidence, draws: int, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Draw `draws` complete rows for each row of evidence, (B, S, D)."""
+        """Draw `draws` complete rows for each row of checked, possible evidence, (B, S, D)."""
         self.check_rows(given)
-        if given.intervals:
+        if given.has_intervals:
             _lost("sampling within intervals")
         with torch.no_grad():
-            cost = self.inner._draw_cost() + self.columns * self.inner.leaves.width
+            cost = self.inner.draw_cost() + self.columns * self.inner.leaves.width
             return sample_in_batches(self._sample_some, given, draws, cost, generator)
 
     def check_rows(self, evidence: Evidence) -> None:
         """Accept, in the column order: missing cells, then a cell of any kind, then exact ones."""
-        cells = evidence.cells(self.order)  # (D, B)
-        known = ~cells.upper.isnan()
-        exact = cells.lower == cells.upper
+        lower, upper = evidence.select(self.order).by_column()  # (D, B)
+        known, exact = ~upper.isnan(), lower == upper
         after_known = known.int().cumsum(0) - known.int() > 0
         lost = after_known & ~exact
         if bool(lost.any()):
@@ -104,7 +103,7 @@ class NMDMA(Density):
         return self.inner.row_cost() + 4 * self.columns * self.inner.leaves.width
 
     def config(self) -> dict[str, Any]:
-        """Return what rebuilds the model, as JSON."""
+        """Return the configuration that rebuilds the model, as JSON."""
         return {"order": list(self.order)}
 
     # Parts ------------------------------------------------------------------------------------
@@ -133,12 +132,11 @@ class NMDMA(Density):
     def _values(self, evidence: Evidence) -> LeafValues:
         """Evaluate the shifted leaves, (D, B, M)."""
         order = self.inner.tensor.order(range(self.columns))
-        every = evidence.cells(range(self.columns))  # (D, B)
-        cells = evidence.cells(order)
-        shift = self._shift(every.upper, order)
-        lower, upper = cells.lower[..., None], cells.upper[..., None]
+        _, every = evidence.select(range(self.columns)).by_column()  # (D, B)
+        shift = self._shift(every, order)
+        lower, upper = (bound[..., None] for bound in evidence.select(order).by_column())
         value = log_sigmoid_density(*self._family.value_and_slope(upper + shift, order))
-        if evidence.intervals:
+        if evidence.has_intervals:
             mass = self._family.log_interval(lower + shift, upper + shift, order)
             value = torch.where(lower < upper, mass, value)
         return LeafValues(order, torch.where(upper.isnan(), 0.0, value))
@@ -150,12 +148,12 @@ class NMDMA(Density):
         values = self._values(given)
         components = self.inner.tensor.sample(values, draws, generator).flatten(1)
         place = {column: i for i, column in enumerate(values.columns)}
-        x = given.cells(range(self.columns)).lower.repeat_interleave(draws, 1)  # (D, B S)
+        x, _ = given.select(range(self.columns)).repeat(draws).by_column()  # (D, B S)
         for column in reversed(self.order):
             chosen = components[place[column]]
             shift = self._shift(x, [column])[0].gather(1, chosen[:, None])[:, 0]
-            free = torch.full_like(x[:1], torch.nan)
-            drawn = self._family.sample(chosen[None], [column], Truncation(free, free), generator)
+            free = Evidence.nothing(x.shape[1], x).select([column])
+            drawn = self._family.sample(chosen[None], free, generator)
             fresh = torch.where(x[column].isnan(), drawn[0] - shift, x[column])
             x = x.index_copy(0, torch.tensor([column], device=x.device), fresh[None])
         return x.T.reshape(len(given), draws, self.columns)

@@ -1,4 +1,4 @@
-"""Many quantiles of the same few margins, from a table of some of them."""
+"""Many quantiles of a few margins, from a table of some of them."""
 
 import torch
 import torch.nn.functional as F
@@ -6,10 +6,10 @@ from torch import Tensor
 
 from marginals.densities.univariates import Univariates
 
-# Knots of a table, and how many levels make it worth while.
+# Knots of a table, and the number of levels from which it pays.
 _KNOTS = 257
 _WORTH = 4 * _KNOTS
-_FARTHEST = 20.0  # logits of levels that a table reaches: some in a billion lie beyond
+_FARTHEST = 20.0  # largest logit in a table: a few levels in a billion lie beyond
 # Newton's method squares the residual: from here the next step ends within rounding.
 _NEAR = 1e-7
 
@@ -18,12 +18,12 @@ _NEAR = 1e-7
 def quantiles(margins: Univariates, log_u: Tensor, log_1mu: Tensor, rows: int) -> Tensor:
     """Return quantiles of continuous margins given one row of evidence, as `Univariates.quantile`.
 
-    Many levels start from a table of quantiles and take two steps of Newton's method each, a fifth
-    of the work. A level that these leave with a residual is inverted on its own.
+    Many levels start from a table of quantiles and take two Newton steps each, a fifth of the work.
+    Levels that do not converge are inverted on their own.
 
     Args:
-        margins: of n columns, without atoms, given one row of evidence.
-        log_u, log_1mu: logarithms of levels and of their distance from 1, (N, n).
+        margins: univariates of n columns without atoms, given one row of evidence.
+        log_u, log_1mu: log u and log(1 - u), (N, n).
         rows: levels to invert at a time.
     """
     if len(log_u) < _WORTH or margins.log_evidence.dtype != torch.float64:
@@ -33,7 +33,7 @@ def quantiles(margins: Univariates, log_u: Tensor, log_1mu: Tensor, rows: int) -
     steps = torch.linspace(0, 1, _KNOTS, dtype=torch.float64, device=target.device)[:, None]
     knots = low + (high - low) * steps  # (K, n)
     x = _direct(margins, F.logsigmoid(knots), F.logsigmoid(-knots), rows)
-    slope = 1 / _logit_and_slope(margins, x)[1] * (high - low) / (_KNOTS - 1)
+    slope = 1 / margins.logit_and_slope(x[:, None])[1][:, 0] * (high - low) / (_KNOTS - 1)
     parts, left = [], []
     for part in target.split(rows):
         found, close = _refined(margins, part, _start(x, slope, (part - low) / (high - low)))
@@ -51,7 +51,7 @@ def _direct(margins: Univariates, log_u: Tensor, log_1mu: Tensor, rows: int) -> 
 
 
 def _start(x: Tensor, slope: Tensor, place: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Interpolate between knots at places (B, n) in [0, 1]: a guess, and the knots around it."""
+    """Interpolate between knots at places (B, n) in [0, 1]; return a guess and its bracket."""
     # Columns whose levels are all equal have no range.
     at = (place.nan_to_num() * (len(x) - 1)).clamp(0, len(x) - 1)
     left = at.floor().clamp_max(len(x) - 2).long()
@@ -65,16 +65,10 @@ def _start(x: Tensor, slope: Tensor, place: Tensor) -> tuple[Tensor, Tensor, Ten
 def _refined(
     margins: Univariates, target: Tensor, start: tuple[Tensor, Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Take two steps of Newton's method, and say where the first came close enough."""
+    """Take two Newton steps; return also which levels converged."""
     x, low, high = start
     for _ in range(2):
-        value, slope = _logit_and_slope(margins, x)
+        value, slope = (part[:, 0] for part in margins.logit_and_slope(x[:, None]))
         residual = value - target
         x = (x - residual / slope).clamp(low, high)
     return x, residual.abs() <= _NEAR
-
-
-def _logit_and_slope(margins: Univariates, x: Tensor) -> tuple[Tensor, Tensor]:
-    at = margins.evaluate(x[:, None])
-    slope = (at.log_density - at.log_cdf - at.log_sf).exp()[:, 0]
-    return (at.log_cdf - at.log_sf)[:, 0], slope

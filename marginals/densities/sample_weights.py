@@ -1,17 +1,17 @@
-"""Weights of rows: what they must be, and rows drawn by them."""
+"""Sample weights: checks, and rows drawn in proportion to them."""
 
 import torch
 from torch import Tensor
 
 
 def checked_weight(weight: Tensor, rows: int, called: str, of: str) -> Tensor:
-    """Return weights of rows as shares of the largest, (N,) in float64, or say what is wrong.
+    """Return weights of rows relative to the largest, (N,) in float64; refuse wrong ones.
 
     Args:
         weight: one for each row.
-        rows: their number.
-        called: what the argument is called.
-        of: what the argument with the rows is called.
+        rows: the number of rows.
+        called: the name of the argument with the weights.
+        of: the name of the argument with the rows.
     """
     weight = torch.as_tensor(weight, dtype=torch.float64).detach().flatten()
     if len(weight) != rows:
@@ -24,19 +24,19 @@ def checked_weight(weight: Tensor, rows: int, called: str, of: str) -> Tensor:
             f"Expected `{called}` to be finite, nonnegative and not all zero; got "
             f"{float(weight.min())} to {float(weight.max())}."
         )
-    # Only proportions matter; as shares of the largest, no sum of them overflows.
+    # Only proportions matter; relative to the largest, no sum overflows.
     return weight / weight.max()
 
 
 def drawn_by_weight(weight: Tensor, seed: int = 0) -> Tensor:
-    """Return as many places of rows as there are, each as often as its weight says, (N,).
+    """Draw N of N rows in proportion to their weights, and return their positions, (N,).
 
-    Evenly spaced marks on the sum of weights: no row is taken more than once too often or too
-    seldom, and equal weights take each row once.
+    Systematic resampling: each row is drawn as often as expected, rounded up or down, and equal
+    weights draw each row once.
 
     Args:
-        weight: of each row, not all zero.
-        seed: of the order of the rows on the sum; in their own, marks could fall into step with it.
+        weight: the weight of each row, not all zero.
+        seed: seed of the order of rows, as a regular order could coincide with the regular marks.
 
     >>> drawn_by_weight(torch.tensor([1.0, 0.0, 2.0, 1.0])).tolist()
     [0, 2, 2, 3]

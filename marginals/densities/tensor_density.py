@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
-from marginals.densities.density import in_batches
-from marginals.densities.leaf_density import LeafDensity
-from marginals.densities.univariates import LeafMixtures
+from marginals.densities.density import Density, in_batches
+from marginals.densities.univariates import LeafMixtures, normalised
 from marginals.leaves import Leaves
 from marginals.numerics import index_of, logsumexp, select
+from marginals.runtime.backend import QUERY, Backend
 from marginals.runtime.memory import floats_at_once
 from marginals.tensors import ComponentTensor
 from marginals.tensors.component_tensor import LeafValues
@@ -20,6 +20,33 @@ Answer = Callable[[Evidence, Tensor], Tensor]
 
 # Floats that a batch of draws may hold at a time on a CPU.
 _CPU_FLOATS = 1 << 24
+
+
+class LeafDensity(Density):
+    """A density over the columns of its leaves.
+
+    Args:
+        leaves: the univariate families of all columns.
+    """
+
+    def __init__(self, leaves: Leaves) -> None:
+        super().__init__()
+        self.leaves = leaves
+
+    @property
+    def columns(self) -> int:
+        """Number of columns D."""
+        return self.leaves.columns
+
+    @property
+    def categories(self) -> tuple[int | None, ...]:
+        """The number of categories of each column, None for a continuous one."""
+        return self.leaves.categories
+
+    @property
+    def atoms(self) -> dict[int, tuple[float, ...]]:
+        """The points with positive mass, by column."""
+        return self.leaves.atoms
 
 
 @final
@@ -46,101 +73,108 @@ class TensorDensity(LeafDensity):
             )
         self.tensor = tensor
 
-    def contract(self, evidence: Evidence) -> Tensor:
-        """Return the log value of each row of evidence, (B,), in one go."""
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
+        """Return the log value of each row of checked evidence, (B,), all rows at once."""
         if not evidence.columns:
             return self._zeros(len(evidence))
-        return self.tensor.log_value(self._values(evidence, evidence.columns))
+        return self.tensor.log_value(self._values(evidence, evidence.columns, backend), backend)
 
     def contract_all(self, evidence: Evidence) -> Tensor:
-        """Return the log value of each row of evidence, (B,), in batches."""
+        """Return the log value of each row of checked evidence, (B,), in batches."""
+        backend = QUERY.for_query()
         size = self._rows_of(len(evidence.columns))
-        if len(evidence) <= size:
-            return self.contract(evidence)
-        with self.tensor.reused():
-            return in_batches(self.contract, evidence, size)
+        return in_batches(lambda part: self.contract(part, backend), evidence, size)
 
-    def log_value_beside(self, asked: Evidence, known: Evidence, place: Tensor) -> Tensor:
-        """Return the log value of each row of `asked` together with row `place[b]` of `known`.
+    def contract_given(
+        self, requested: Evidence, given: Evidence, place: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the log value of each requested row given its evidence, and that of the evidence.
 
-        What is known goes up the tensor once, as far as it meets no column that is asked for.
+        Shared rows of evidence are contracted once, up to the nodes above a requested column.
         """
-        asked, known = asked.known().promised(), known.known().promised()
-        if not asked.columns or not known.columns:
-            return super().log_value_beside(asked, known, place)
-        value = self._beside_one if len(asked.columns) == 1 else self._beside_some
-        with self.tensor.reused():
-            answer, held = value(asked.columns, known)
-            size = self._rows_of(held)
-            parts = zip(asked.batches(size), place.split(size), strict=True)
-            return torch.cat([answer(part, rows) for part, rows in parts])
+        asked, known = requested.observed(), given.observed()
+        if place is None or not asked.columns or not known.columns:
+            return super().contract_given(asked, known, place)
+        reuse = self._reuse_for_one if len(asked.columns) == 1 else self._reuse_for_some
+        answer, log_given, held = reuse(asked.columns, known)
+        size = self._rows_of(held)
+        parts = zip(asked.batches(size), place.split(size), strict=True)
+        return torch.cat([answer(part, rows) for part, rows in parts]), log_given
 
-    def _beside_one(self, columns: Sequence[int], known: Evidence) -> tuple[Answer, int]:
-        """Answer for one column: a mixture of its leaves, with weights by row of what is known.
+    def _reuse_for_one(self, columns: Sequence[int], known: Evidence) -> tuple[Answer, Tensor, int]:
+        """Return the conditional of one column, a mixture of its leaves with weights by row.
 
-        Also say how many columns a row holds.
+        Also return the log value of the evidence and the number of columns that a row holds.
         """
         values = self._values(known, (*known.columns, *columns))
-        weights = self.tensor.log_outside(values)[values.columns.index(columns[0])]  # (U, M)
+        weights, log_given = normalised(
+            self.tensor.log_outside(values)[values.columns.index(columns[0])]
+        )  # (U, M), (U,)
 
         def answer(part: Evidence, rows: Tensor) -> Tensor:
             return logsumexp(self._values(part, columns).log_values[0] + weights[rows])
 
-        return answer, 1
+        return answer, log_given, 1
 
-    def _beside_some(self, columns: Sequence[int], known: Evidence) -> tuple[Answer, int]:
-        """Answer for several columns, beside what is known of each part of the tensor.
+    def _reuse_for_some(
+        self, columns: Sequence[int], known: Evidence
+    ) -> tuple[Answer, Tensor, int]:
+        """Return the conditional of several columns, given the condensed evidence.
 
-        Also say how many columns a row holds.
+        Also return the log value of the evidence and the number of columns that a row holds.
         """
         fixed = self.tensor.condense(self._values(known, known.columns), columns)
+        log_given = self.tensor.log_value(fixed)
+        backend = QUERY.for_query()
 
         def answer(part: Evidence, rows: Tensor) -> Tensor:
             own = self._values(part, columns)
             every = torch.cat([own.log_values, fixed.log_values[:, rows]])
-            return self.tensor.log_value(LeafValues(own.columns + fixed.columns, every))
+            joint = self.tensor.log_value(LeafValues(own.columns + fixed.columns, every), backend)
+            return joint - log_given[rows]
 
-        return answer, len(columns) + len(fixed.columns)
+        return answer, log_given, len(columns) + len(fixed.columns)
 
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> LeafMixtures:
-        """Return p(x_j | what is known of the other columns) for columns j, all by default."""
-        known = self.checked(Evidence.nothing() if given is None else given)
+        """Return p(x_j | the evidence on the other columns) for columns j, all by default."""
+        known = self.checked(given)
         asked = tuple(range(self.columns)) if columns is None else tuple(columns)
         self.check_columns(asked)
         values = self._values(known, sorted({*known.columns, *asked}))
         outside = self.tensor.log_outside(values)
         place = {column: i for i, column in enumerate(values.columns)}
-        index = torch.tensor([place[c] for c in asked], device=outside.device)
-        return LeafMixtures(self.leaves, asked, outside[index])
+        return LeafMixtures(self.leaves, asked, select(outside, [place[c] for c in asked]))
 
     def sample_rows(
         self, given: Evidence, draws: int, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Draw `draws` complete rows for each row of evidence, (B, S, D)."""
+        """Draw `draws` complete rows for each row of checked, possible evidence, (B, S, D)."""
         with torch.no_grad():
-            if len(given) == 1:  # the components of all draws come from one pass up
+            if len(given) == 1:  # one pass up serves the components of all draws
                 return self._sample_some(given, draws, generator)
-            return sample_in_batches(self._sample_some, given, draws, self._draw_cost(), generator)
+            return sample_in_batches(self._sample_some, given, draws, self.draw_cost(), generator)
 
     def row_cost(self) -> int:
         """Return the number of floats that the contraction of one row holds at a time."""
         return self.leaves.row_cost()
 
     def config(self) -> dict[str, Any]:
-        """Return what rebuilds the model, as JSON."""
+        """Return the configuration that rebuilds the model, as JSON."""
         return {
             "leaves": self.leaves.config(),
             "tensor": {"kind": self.tensor.kind, **self.tensor.config()},
         }
 
-    def _values(self, evidence: Evidence, columns: Sequence[int]) -> LeafValues:
-        """Evaluate the leaves of what is known; columns beyond that are missing, log value 0."""
+    def _values(
+        self, evidence: Evidence, columns: Sequence[int], backend: Backend = QUERY
+    ) -> LeafValues:
+        """Evaluate the leaves of the evidence; its other columns are missing, with log value 0."""
         order = self.tensor.order(columns)
         known = [c for c in order if c in evidence.columns]
         if not known:
             zeros = self._zeros(len(order), len(evidence), self.leaves.width)
             return LeafValues(order, zeros)
-        values = self.leaves.log_values(evidence.cells(known), known)
+        values = self.leaves.log_values(evidence.select(known), backend)
         if len(known) < len(order):
             index = [i for i, c in enumerate(order) if c in evidence.columns]
             zeros = values.new_zeros(len(order), *values.shape[1:])
@@ -153,13 +187,11 @@ class TensorDensity(LeafDensity):
         """Draw components down the tensor, then one leaf per cell, (B, S, D)."""
         values = self._values(given, range(self.columns))
         components = self.tensor.sample(values, draws, generator)  # (D, B, S)
-        cells = given.cells(values.columns)
-        # Draws for one row are not yet in batches.
+        cells = given.select(values.columns)
+        # The draws for a single row are not yet in batches.
         size = self._draws_at_once() if len(given) == 1 else max(1, draws)
         parts = [
-            self.leaves.sample(
-                part.flatten(1), values.columns, cells.repeat(part.shape[2]), generator
-            )
+            self.leaves.sample(part.flatten(1), cells.repeat(part.shape[2]), generator)
             for part in components.split(size, 2)
         ]
         drawn = parts[0] if len(parts) == 1 else torch.cat(parts, 1)  # (D, B S)
@@ -167,19 +199,20 @@ class TensorDensity(LeafDensity):
         return select(drawn, back).T.reshape(len(given), draws, self.columns)
 
     def _rows_of(self, columns: int) -> int:
-        """Return how many rows of so many columns are contracted at a time."""
+        """Return how many rows with this number of columns are contracted at a time."""
         return self.rows_at_once() * self.columns // min(max(1, columns), self.columns)
 
     def _draws_at_once(self) -> int:
         device = next(self.parameters()).device
         return max(1, floats_at_once(device, _CPU_FLOATS) // self._leaf_cost())
 
-    def _draw_cost(self) -> int:
+    def draw_cost(self) -> int:
+        """Return the number of floats that one draw for one row holds at a time."""
         return self.tensor.draw_cost() + self._leaf_cost()
 
     def _leaf_cost(self) -> int:
-        # Inversion holds some twenty numbers per hidden unit of the chosen leaves; a draw from
-        # categories, some for each.
+        # Inversion holds about twenty numbers per hidden unit of the chosen leaves; a draw from
+        # categories, eight for each.
         codes = sum(count or 0 for count in self.categories)
         return max(1, 20 * self.leaves.row_cost() // self.leaves.width + 8 * codes)
 

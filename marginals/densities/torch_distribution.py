@@ -52,7 +52,7 @@ class DensityDistribution(Distribution):
 
     @constraints.dependent_property
     def support(self) -> Any:
-        """Real numbers, and for categorical columns their codes."""
+        """Real numbers, or the codes of categorical columns."""
         each = [
             constraints.real if count is None else constraints.integer_interval(0, count - 1)
             for count in self.density.categories
@@ -103,16 +103,15 @@ class DensityDistribution(Distribution):
         draws = torch.Size(sample_shape).numel()
         if self._rows == 1:
             draws *= self.batch_shape.numel()
-        nothing = self.density.checked(Evidence.nothing())
         with torch.no_grad():
-            rows = self.density.sample_rows(nothing, draws, generator)  # (B, S, D)
-        return rows.transpose(0, 1).reshape(shape)
+            rows = self.density.sample_rows(self.density.checked(None), draws, generator)
+        return rows.transpose(0, 1).reshape(shape)  # from (B, S, D)
 
     def rsample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> Tensor:
         r"""Draw samples whose gradients follow the parameters, by implicit reparametrisation.
 
-        Each column in turn is moved such that its conditional CDF, given the columns before it,
-        stays what it was: :math:`dx_j = -dF(x_j | x_{<j}) / p(x_j | x_{<j})`.
+        Each column in turn moves such that its conditional CDF, given the columns before it, stays
+        the same: :math:`dx_j = -dF(x_j | x_{<j}) / p(x_j | x_{<j})`.
         """
         if not self.has_rsample:
             raise NotImplementedError(
@@ -133,7 +132,7 @@ class DensityDistribution(Distribution):
         return torch.cat(moved, 1).reshape(x.shape)
 
     def _query(self, query: str, value: Tensor) -> Tensor:
-        """Ask for events, row by row, each given the evidence of its batch element."""
+        """Query events, row by row, each given the evidence of its batch element."""
         columns = self.density.columns
         events = value[..., None] if columns == 1 else value
         shape = torch.broadcast_shapes(events.shape[:-1], self.batch_shape)

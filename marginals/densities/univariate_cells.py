@@ -12,7 +12,7 @@ from marginals.numerics import log1mexp
 def log_cells(parts: Univariates, cells: Evidence) -> Tensor:
     """Return the log density of exact cells and the log mass of intervals, (B, n).
 
-    Cells that are missing have any value. Univariates of one row stand for all rows.
+    Missing cells get an arbitrary value. Univariates given one row serve all rows.
     """
     lower, upper = _ends(parts, cells)
     exact = _evaluate(parts, torch.where(upper.isinf(), 0.0, upper)).log_density
@@ -24,7 +24,7 @@ def log_cells(parts: Univariates, cells: Evidence) -> Tensor:
 def log_tails(parts: Univariates, cells: Evidence) -> Tensor:
     """Return the log of the smaller of P(X <= cell) and P(X >= cell), (B, n).
 
-    A category, which has no order, has its log mass instead. Cells that are missing have any value.
+    A category has no order: its log mass is returned instead. Missing cells get an arbitrary value.
     """
     lower, upper = _ends(parts, cells)
     high = _evaluate(parts, upper)
@@ -40,7 +40,7 @@ def _ends(parts: Univariates, cells: Evidence) -> tuple[Tensor, Tensor]:
 
 
 def _evaluate(parts: Univariates, x: Tensor) -> LeafEvaluation:
-    """Evaluate univariates of B rows, or those of one row at B rows of cells, each (B, n)."""
+    """Evaluate univariates given B rows, or given one row, at B rows of cells, each (B, n)."""
     if len(parts.log_evidence) == len(x):
         return parts.evaluate(x)
     at = parts.evaluate(x[:, None])
@@ -48,7 +48,7 @@ def _evaluate(parts: Univariates, x: Tensor) -> LeafEvaluation:
 
 
 def _log_mass(parts: Univariates, lower: Tensor, upper: Tensor) -> Tensor:
-    """Return log(F(upper) - F(lower)), from the tail in which less is lost."""
+    """Return log(F(upper) - F(lower)), from the tail that loses fewer digits."""
     low, high = _evaluate(parts, lower), _evaluate(parts, upper)
     left = high.log_cdf + _log_less(low.log_cdf - high.log_cdf)
     right = low.log_sf + _log_less(high.log_sf - low.log_sf)
@@ -56,5 +56,5 @@ def _log_mass(parts: Univariates, lower: Tensor, upper: Tensor) -> Tensor:
 
 
 def _log_less(ratio: Tensor) -> Tensor:
-    """Return log(1 - e^ratio), with rounding above 0 and NaN of -inf - (-inf) taken for none."""
+    """Return log(1 - e^ratio); rounding above 0 counts as 0, NaN from -inf - (-inf) as -inf."""
     return log1mexp(torch.nan_to_num(ratio, nan=-torch.inf).clamp_max(0.0))

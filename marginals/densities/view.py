@@ -1,15 +1,17 @@
 """Marginals and conditionals of a density, as densities."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
-from marginals.cells.evidence import Evidence, as_evidence
+from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
 from marginals.densities.univariates import Univariates
 from marginals.leaves import LeafEvaluation
+from marginals.runtime.backend import QUERY, Backend
 
 
 @final
@@ -20,8 +22,9 @@ class View(Density):
 
     Args:
         base: the density.
-        columns: the columns of `base` that the view speaks of, renamed 0, 1, ... in this order.
+        columns: the columns of `base` in the view, where they are called 0, 1, ... in this order.
         given: evidence on other columns; with B rows, row b of a query is answered given row b.
+            `Density.condition` checks that it is possible.
     """
 
     base: Density
@@ -30,21 +33,18 @@ class View(Density):
 
     def __init__(self, base: Density, columns: Sequence[int], given: Any = None) -> None:
         super().__init__()
-        kept = tuple(int(c) for c in columns)
-        known = Evidence.nothing() if given is None else as_evidence(given)
+        kept = _within([int(c) for c in columns], base.columns)
+        known = base.checked(given)
         if isinstance(base, View):
-            known = base.given.join(base.checked(known).renamed(base.kept))
-            kept = tuple(base.kept[c] for c in _within(kept, base.columns))
+            known = base._joined(known)
+            kept = tuple(base.kept[c] for c in kept)
             base = base.base
-        self.base = base
-        self.given = base.checked(known)
-        self.kept = _within(kept, base.columns)
+        self.base, self.kept, self.given = base, kept, known
         shared = sorted(set(kept) & set(known.columns))
         if shared:
             raise ValueError(
                 f"Expected a view of columns that are not given; got {shared}. Leave them out."
             )
-        base._value_of_given(self.given)
 
     @property
     def columns(self) -> int:
@@ -59,7 +59,7 @@ class View(Density):
 
     @property
     def atoms(self) -> dict[int, tuple[float, ...]]:
-        """By column, the points that have a mass of their own."""
+        """The points with positive mass, by column."""
         every = self.base.atoms
         return {i: every[c] for i, c in enumerate(self.kept) if c in every}
 
@@ -70,68 +70,79 @@ class View(Density):
 
     def log_value(self, evidence: Any) -> Tensor:
         """Return the log density of the exact cells and probability of the others, (B,)."""
-        asked = self.checked(evidence).renamed(self.kept)
-        return self.base._conditional(asked, self.given if self.given.columns else None)
+        return self.log_conditional(evidence)
 
-    def contract(self, evidence: Evidence) -> Tensor:
-        """Return the log value of each row of evidence, (B,), in one go."""
-        joint = self._with_given(evidence)
-        return self.base.contract(joint) - self.base.contract(self.given)
+    def log_conditional(self, requested: Any, given: Any = None) -> Tensor:
+        """Return the log value of requested cells given evidence, (B,)."""
+        asked, known = self.checked(requested), self.checked(given)
+        asked.check_joins(known)
+        return self.base.log_conditional(self._of_base(asked), self._joined(known))
+
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
+        """Return the log value of each row of checked evidence, (B,), all rows at once."""
+        joint = self.base.contract(self._joined(evidence), backend)
+        return joint - self.base.contract(self.given, backend)
 
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
-        """Return p(x_j | what is known of the other columns) for columns j, all by default."""
-        known = Evidence.nothing() if given is None else as_evidence(given)
+        """Return p(x_j | the evidence on the other columns) for columns j, all by default."""
+        known = self.checked(given)
         asked = _within(range(self.columns) if columns is None else columns, self.columns)
-        joint = self._with_given(self.checked(known))
-        inner = self.base.univariates(joint, [self.kept[c] for c in asked])
-        return ViewUnivariates(inner, asked, self.base.log_value(self.given))
+        inner = self.base.univariates(self._joined(known), [self.kept[c] for c in asked])
+        # With no further evidence, that of the view is all there is.
+        own = self.base.log_value(self.given)[:, None] if known.columns else inner.log_evidence
+        return ViewUnivariates(inner, asked, own)
 
     def sample_rows(
         self, given: Evidence, draws: int, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Draw `draws` complete rows for each row of evidence, (B, S, D)."""
-        rows = self.base.sample_rows(self._with_given(given), draws, generator)
+        """Draw `draws` complete rows for each row of checked, possible evidence, (B, S, D)."""
+        rows = self.base.sample_rows(self._joined(given), draws, generator)
         return rows[..., list(self.kept)]
 
     def sample(
         self, draws: int, given: Any = None, generator: torch.Generator | None = None
     ) -> Tensor:
         """Draw rows: (S, D) for none or one row of evidence, (B, S, D) for B rows."""
-        known = Evidence.nothing() if given is None else as_evidence(given)
-        out = self.base.sample(draws, self._with_given(self.checked(known)), generator)
+        out = self.base.sample(draws, self._joined(self.checked(given)), generator)
         return out[..., list(self.kept)]
 
     def ppf(self, u: Tensor | float, column: int, given: Any = None) -> Tensor:
         """Return the quantiles of one column at levels `u` (...), given evidence."""
-        known = Evidence.nothing() if given is None else as_evidence(given)
         (asked,) = _within([column], self.columns)
-        return self.base.ppf(u, self.kept[asked], self._with_given(self.checked(known)))
+        return self.base.ppf(u, self.kept[asked], self._joined(self.checked(given)))
 
     def row_cost(self) -> int:
         """Return the number of floats that the contraction of one row holds at a time."""
         return self.base.row_cost()
 
     def extra_repr(self) -> str:
-        """Show the columns and what is given."""
+        """Show the columns and the evidence."""
         return f"columns={list(self.kept)}, given={self.given!r}"
 
-    def _with_given(self, evidence: Evidence) -> Evidence:
-        return evidence.renamed(self.kept).join(self.given)
+    def _of_base(self, evidence: Evidence) -> Evidence:
+        """Return evidence that was checked for the view, about the columns of the base."""
+        return replace(evidence.renamed(self.kept), valid_for=self.base.categories)
+
+    def _joined(self, evidence: Evidence) -> Evidence:
+        """Return checked evidence together with that of the view, for the base."""
+        if not evidence.columns and len(evidence) == 1:
+            return self.given
+        return self._of_base(evidence).join(self.given)
 
 
 @final
 class ViewUnivariates(Univariates):
-    """Univariates of a view: those of its base, under the view's names and given its evidence.
+    """Univariates of a view: those of its base, under the view's names of columns.
 
     Args:
         inner: the univariates of the base.
-        columns: what the view calls their columns.
-        log_given: the log value of the view's evidence, (B,) or (1,).
+        columns: the view's names of their columns.
+        log_given: the log value of the view's evidence, (B, n), (B, 1) or (1, 1).
     """
 
     def __init__(self, inner: Univariates, columns: Sequence[int], log_given: Tensor) -> None:
         self.inner, self.columns, self.discrete = inner, tuple(columns), inner.discrete
-        self.log_evidence = inner.log_evidence - log_given[:, None]
+        self.log_evidence = inner.log_evidence - log_given
 
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
@@ -147,9 +158,9 @@ class ViewUnivariates(Univariates):
         return self.inner.expect(lambda x, columns: function(x, [names[c] for c in columns]))
 
     def take(self, place: int, rows: Tensor) -> "ViewUnivariates":
-        """Return those of one column and of some rows of evidence."""
+        """Return the distributions of one column, by its place, given some rows of evidence."""
         taken = self.inner.take(place, rows)
-        change = taken.log_evidence[:, 0] - self.log_evidence[rows, place]
+        change = taken.log_evidence - self.log_evidence[rows][:, [place]]
         return ViewUnivariates(taken, (self.columns[place],), change)
 
 

@@ -1,1 +1,1 @@
-"""scikit-learn estimators: the joint of a table, and what it is used for."""
+"""scikit-learn estimators: the joint distribution of a table, and uses of it."""

@@ -1,4 +1,4 @@
-"""Cross-fitting: every row is judged by a model that has not seen it."""
+"""Cross-fitting: each row is judged by a model that was not fitted to it."""
 
 from collections.abc import Sequence
 from typing import Any, final
@@ -6,7 +6,6 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 from scipy.special import ndtri
 from scipy.stats import rankdata
 from sklearn.base import clone
@@ -15,27 +14,26 @@ from sklearn.utils import check_random_state
 from marginals.cells import Evidence
 from marginals.columns import Continuous, Schema, encode
 from marginals.columns.inference import infer
+from marginals.columns.table_coercion import input_frame
 from marginals.densities import Density
-from marginals.densities.build import couplable
-from marginals.estimators.mdma import MDMA, _columns_of, _frame
-from marginals.queries import Estimate, IndependenceResult
-from marginals.queries import information as tasks
-from marginals.queries.dependence import as_frames
-from marginals.queries.independence_tester import IndependenceTester, places
-from marginals.selection.folds import fit_folds
+from marginals.estimators.mdma import MDMA
+from marginals.queries.independence import Independence
+from marginals.queries.information import Information
+from marginals.queries.positions import Parts
+from marginals.selection.folds import fit_folds, split_folds
 
 
 @final
-class CrossFit:
+class CrossFit(Information, Independence):
     """Rows of a table in folds, each under a model that was fitted to the other folds.
 
-    Information and tests that are asked of it are free of overfitting: what a model has learnt by
-    heart does not help it on rows that it has not seen. Made by `cross_fit`.
+    Its information and tests are free of overfitting, because every row is held out. Made by
+    `cross_fit`.
 
     Args:
-        schema: of the columns.
+        schema: the schema of the columns.
         parts: for each fold, its model and its rows, on the model's scale.
-        rows: for each fold, the places of its rows in the table.
+        rows: for each fold, the positions of its rows in the table.
     """
 
     def __init__(
@@ -51,75 +49,32 @@ class CrossFit:
         """The names of the columns."""
         return list(self.schema.names)
 
-    def mutual_information(
-        self, a: Any, b: Any, given: Any = None, *, permutations: int = 0, random_state: Any = 0
-    ) -> Estimate:
-        """Return the mutual information of columns in nats, perhaps given others.
+    def pointwise_mutual_information(
+        self, a: Any, b: Any, data: Any = None, given: Any = None
+    ) -> Any:
+        """Return log p(a, b | c) / (p(a | c) p(b | c)) of each row in nats, in the table's order.
 
         Args:
             a, b: a column or several on each side.
+            data: None; the rows are those that were cross-fitted.
             given: columns to condition on.
-            permutations: for a p-value, how often the cells of `b` are dealt out anew.
-            random_state: of the permutations.
         """
-        first, second, third = (places(self.schema, side) for side in (a, b, given))
-        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-        return tasks.folded_information(
-            self.parts, first, second, third or None, permutations, seed
-        )
+        found = super().pointwise_mutual_information(a, b, data, given)
+        return found[np.argsort(np.concatenate(self.rows))]
 
-    def pointwise_mutual_information(self, a: Any, b: Any, given: Any = None) -> Any:
-        """Return the log ratio p(a, b | c) / (p(a | c) p(b | c)) of each row, in their order."""
-        first, second, third = (places(self.schema, side) for side in (a, b, given))
-        out = np.empty(sum(map(len, self.rows)))
-        with torch.no_grad():
-            for (density, cells), rows in zip(self.parts, self.rows, strict=True):
-                value = tasks.pointwise_mutual_information(
-                    density, first, second, cells, third or None
-                )
-                out[rows] = value.double().cpu().numpy()
-        return out
+    def _columns(self) -> Schema:
+        return self.schema
 
-    def mutual_information_matrix(
-        self, columns: Any = None, given: Any = None, *, stderr: bool = False
-    ) -> Any:
-        """Return the mutual information of all pairs of columns in nats.
+    def _averaged(self, data: Any, samples: int, random_state: Any) -> Parts:
+        return self._tested(data)
 
-        Args:
-            columns: two or more; by default all that are not given.
-            given: columns to condition on in every pair.
-            stderr: return the standard errors as a second frame.
-        """
-        known = places(self.schema, given)
-        asked = None if columns is None else places(self.schema, columns)
-        found = tasks.folded_information_matrix(self.parts, asked, known or None)
-        return as_frames(found, self.schema, stderr)
-
-    def independence_test(
-        self, x: Any, y: Any, given: Any = None, **options: Any
-    ) -> IndependenceResult:
-        """Test whether columns are independent, perhaps given others.
-
-        Args:
-            x, y: a column or several on each side.
-            given: columns to condition on.
-            options: see `marginals.queries.independence_test`.
-        """
-        return self.independence_tester(**options).independence_test(x, y, given)
-
-    def independence_tester(self, *, data: Any = None, **options: Any) -> IndependenceTester:
-        """Return what makes many tests at these rows, each transform once.
-
-        Args:
-            data: None, as the rows are those that were fitted.
-            options: see `marginals.queries.independence_test`.
-        """
+    def _tested(self, data: Any) -> Parts:
         if data is not None:
             raise ValueError(
-                "Expected no `data` beside cross-fitted models: each tests the rows it has not "
-                "seen. Fit an `MDMA` to test others."
+                "Expected no `data` with cross-fitted models: each judges its held-out rows. Fit "
+                "an `MDMA` to use other rows."
             )
-        return IndependenceTester(self.schema, self.parts, **options)
+        return self.parts
 
 
 def cross_fit(
@@ -131,18 +86,18 @@ def cross_fit(
     scores: bool = True,
     random_state: Any = 0,
 ) -> CrossFit:
-    """Fit a model to all rows but those of each fold in turn.
+    """Fit one model per fold, each to the rows of the other folds.
 
     Args:
         X: a DataFrame, array or tensor; missing cells are NaN, None, NA or NaT.
         model: an unfitted `MDMA`, of which every fold gets a copy. None for Gaussian mixtures of
-            several sizes on the columns' normal scores, found by EM: a second for hundreds of
+            several sizes on the columns' normal scores, fitted by EM: a second for hundreds of
             rows, seconds for thousands.
-        folds: their number.
-        columns: the kinds of some columns, as of `MDMA`.
-        scores: replace continuous columns by their normal scores first. Neither information nor
-            independence change under increasing maps, and heavy tails are then no trouble.
-        random_state: of the folds, and of the default models.
+        folds: the number of folds.
+        columns: the kinds of some columns, as in `MDMA`.
+        scores: replace continuous columns by their normal scores first. Increasing maps change
+            neither information nor independence, and this one makes heavy tails harmless.
+        random_state: seed for the folds and the default models.
 
     >>> rng = np.random.default_rng(0)
     >>> z = rng.normal(size=300)
@@ -153,7 +108,7 @@ def cross_fit(
     >>> found.independence_test("x", "y", given="z").pvalue > 0.001
     True
     """
-    frame = _frame(X)
+    frame = input_frame(X)
     if not 2 <= folds <= len(frame):
         raise ValueError(
             f"Expected `folds` to lie between 2 and the {len(frame)} rows of `X`; got {folds}."
@@ -163,31 +118,27 @@ def cross_fit(
     if scores:
         frame, schema = _normal_scores(frame, schema)
     random = check_random_state(random_state)
-    order = random.permutation(len(frame))
-    rows = [np.sort(order[i::folds]) for i in range(folds)]
+    index = split_folds(len(frame), folds, random)
+    rows = [held.numpy() for held in index]
     data = encode(schema, frame).evidence
     seed = int(random.randint(np.iinfo(np.int32).max))
     if model is not None:
         return CrossFit(schema, [_fitted(model, schema, frame, held) for held in rows], rows)
-    index = [torch.from_numpy(held) for held in rows]
-    options = _columns_of(schema)
-    models = fit_folds(
-        data, index, coupled=len(couplable(data, **options)), options=options, seed=seed
-    )
+    models = fit_folds(data, index, options=schema.build_options, seed=seed)
     return CrossFit(schema, [(m, data.rows(i)) for m, i in zip(models, index, strict=True)], rows)
 
 
 def _fitted(
     model: MDMA, schema: Schema, frame: pd.DataFrame, held: npt.NDArray[np.intp]
 ) -> tuple[Density, Evidence]:
-    """Fit a copy to all rows but those held out; return it with these, on its own scale."""
+    """Fit a copy to all but the held-out rows; return it with these, on its own scale."""
     own = clone(model).set_params(columns={c.name: c.kind for c in schema})
     own.fit(frame.iloc[np.setdiff1d(np.arange(len(frame)), held)])
     return own.module_, encode(own.schema_, frame.iloc[held]).evidence
 
 
 def _normal_scores(frame: pd.DataFrame, schema: Schema) -> tuple[pd.DataFrame, Schema]:
-    """Replace continuous columns by the normal quantiles of their ranks; ties share theirs."""
+    """Replace continuous columns by the normal quantiles of their ranks; ties share one."""
     out, kinds = frame.copy(), {}
     for place, column in enumerate(schema):
         kind, values = column.kind, frame.iloc[:, place]

@@ -10,23 +10,23 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from marginals.estimators.table_estimator import TableEstimator, fitted
-from marginals.queries.asked import like
-from marginals.queries.imputation import Imputation
+from marginals.queries.imputation import Imputation, check_level
+from marginals.queries.requests import like
 
 
 @final
 class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     """Fill missing cells from their conditional distribution given the row's other cells.
 
-    The distribution is learned in `fit` alone; `transform` never fits again. A frame comes back as
-    a frame with all columns of the model: those that it lacks are filled too.
+    Only `fit` learns; `transform` never fits again. A frame comes back with all columns of the
+    model: those that it lacks are filled too.
 
     Args:
-        model: an `MDMA`, which is cloned and fitted, or one that is fitted already, which is used
-            as it is; None for the default.
+        model: an unfitted `MDMA`, of which a copy is fitted; a fitted one, which is used as it is;
+            or None for the default.
         method: "mean", "median", "mode" or a joint "draw".
-        add_indicator: append a column of 0 and 1 for each column that had gaps in `fit`.
-        random_state: of the draws, and of the default model.
+        add_indicator: append a column of 0 and 1 for each column with gaps in `fit`.
+        random_state: seed for the draws and the default model.
 
     Attributes:
         model_: the fitted model.
@@ -55,7 +55,7 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> "MDMAImputer":  # noqa: N803 (scikit-learn's name)
-        """Learn the distribution of a table, unless the model knows it already; `y` is ignored."""
+        """Learn the distribution of a table, unless the model is fitted; `y` is ignored."""
         self._keep(fitted(self.model, X, self.random_state))
         gaps = self._features(X).isna().to_numpy()  # (N, D)
         self.indicated_ = np.flatnonzero(gaps.any(0) & self.add_indicator)
@@ -65,7 +65,7 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """Fill the missing cells of a table."""
         frame = self._features(X)
         done = self.model_.impute(frame, self.method, random_state=self.random_state)
-        blank = frame.columns[frame.isna().all()]  # what fills them decides on their dtypes
+        blank = frame.columns[frame.isna().all()]  # their dtypes follow from their fills
         done[blank] = done[blank].infer_objects()
         if len(self.indicated_):
             flags = frame.isna().iloc[:, self.indicated_].astype(np.float64)
@@ -74,7 +74,7 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         return _as_given(X, done)
 
     def transform_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:  # noqa: N803
-        """Return two tables like X: the lower and the upper ends of each cell's central interval.
+        """Return two tables like X, with the lower and upper ends of each cell's central interval.
 
         An observed cell is its own interval; a missing category without an order has none.
 
@@ -83,16 +83,16 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             level: the probability that a missing cell lies between its ends.
         """
         frame = self._features(X)
-        if not 0 < level < 1:
-            raise ValueError(f"Expected `level` to lie between 0 and 1; got {level}.")
-        lower, upper = Imputation(*self.model_._parts(), frame).bounds(level)
+        check_level(level)
+        model = self.model_
+        lower, upper = Imputation(model.module_, model.schema_, frame).bounds(level)
         return _as_given(X, lower), _as_given(X, upper)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Return the names of the columns that `transform` gives.
+        """Return the names of the columns that `transform` returns.
 
         Args:
-            input_features: names for the columns of an array; of a frame, its own.
+            input_features: names for the columns of an array; a frame has its own.
         """
         check_is_fitted(self, "model_")
         names = super().get_feature_names_out(input_features)
@@ -101,6 +101,6 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
 
 def _as_given(x: Any, frame: pd.DataFrame) -> Any:
-    """Return a completed table as what was given: frame, tensor, or array of its values."""
+    """Return a completed table in the type of the input: frame, tensor or array."""
     numbers = isinstance(x, pd.DataFrame | Tensor) or np.asarray(x).dtype.kind in "biuf"
     return like(x, frame) if numbers else frame.to_numpy()

@@ -1,4 +1,4 @@
-"""The scikit-learn estimator: a table in, answers out."""
+"""The scikit-learn estimator of a table's joint distribution."""
 
 import dataclasses
 import os
@@ -15,52 +15,72 @@ from torch import Tensor
 
 from marginals.cells import Evidence
 from marginals.columns import Schema, encode, infer
+from marginals.columns.table_coercion import input_frame
 from marginals.densities import Density, build
-from marginals.densities.build import couplable
 from marginals.io.model_files import save
 from marginals.queries import TableDensity
-from marginals.selection.recipes import SECONDS
-from marginals.selection.search import search
+from marginals.selection.recipes import single_recipe
+from marginals.selection.search import Found, search
 from marginals.structure import Tree
 from marginals.training import FitResult, Record, fit
 
 
+class TableInput(BaseEstimator):
+    """scikit-learn's conventions for an estimator that accepts any table."""
+
+    def _name_features(self, names: Sequence[Any]) -> None:
+        """Set the number of features and, if all are strings, their names."""
+        self.n_features_in_ = len(names)
+        if all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+
 @final
-class MDMA(DensityMixin, TableDensity, BaseEstimator):
-    """The joint distribution of a table, from which any question is answered by column name.
+class MDMA(DensityMixin, TableDensity, TableInput):
+    """The joint distribution of a table, queried by column name.
 
     By default several models of different families are fitted, chosen and mixed by validation
-    within the seconds of `effort`. As soon as an option of a single model is given (`tensor` to
-    `max_steps` below), one model with these options is fitted instead.
+    within the seconds of `effort`. If an option of a single model is given (`tensor` to `max_steps`
+    below), one model with these options is fitted instead.
 
     Args:
-        effort: "fast" (15 seconds of training, 10 on a GPU), "balanced" (50 on all cores, 30 on a
-            GPU) or "best" (500 and 120).
-        tensor: of a single model: "ht", "copula", "mera", "cp" or "full"; see `marginals.build`.
+        effort: "quick" (Gaussian mixtures by EM, no training), "fast" (15 seconds of training, 10
+            on a GPU), "balanced" (50 on all cores, 30 on a GPU) or "best" (500 and 120).
+        tensor: "ht", "copula", "mera", "cp" or "full", for a single model; see `marginals.build`.
         width: the number of components; None chooses by the number of rows.
         leaves: "normal" or "logistic" on a learned scale of each column, or "neural", a network
             for each component as in the paper.
         depth, hidden: layers and units of the networks; see `marginals.build`.
-        rank, common: of copula components, the factors of each and of all.
-        tree: how columns are coupled: "coupled", "varied", "balanced", "random" or a `Tree`.
-        noise: of training, in standard deviations; None chooses by the number of rows.
-        learning_rate: of a single model's training.
-        batch_size: rows in a step of a single model's training.
-        max_steps: of a single model's training; None chooses by the size of the table.
-        columns: by name, kinds that override what is inferred from dtypes.
+        rank, common: the number of factors in each copula component, and of those all share.
+        tree: how columns are grouped: "coupled", "varied", "balanced", "random" or a `Tree`.
+        noise: standard deviation of the noise added to training rows, relative to each column's;
+            None chooses by the number of rows.
+        learning_rate: the learning rate of a single model.
+        batch_size: rows in a training step of a single model.
+        max_steps: the most training steps of a single model; None chooses by the size of the table.
+        columns: by name, kinds that override those inferred from dtypes.
         max_seconds: the most seconds of training, instead of those of the effort.
-        validation_fraction: the share of rows held out to judge a single model by.
+        validation_fraction: the share of rows held out to validate a single model.
         n_jobs: processes on a CPU; None for all cores, or one if the effort is "fast".
         device: "cpu", "cuda" or None for a GPU if there is one.
-        progress: show a progress bar; None for only on a terminal.
-        random_state: of the start, the split and the batches.
+        progress: show a progress bar; None shows it on a terminal only.
+        random_state: seed for initialisation, split and batching.
 
     Attributes:
         module_: the density underneath, a torch module.
-        schema_: what each column is, and why.
-        result_: the course of training, on the model's scale; of a mixture, that of its strongest
-            member, but for `best_loss` and `seconds`.
-        members_: of a mixture, for each model fitted its options, weight, score and cost.
+        schema_: the kind of each column, and why.
+        result_: the training history, on the model's scale. For a mixture it is that of the member
+            with the largest weight, except for `best_loss` and `seconds`.
+        members_: for a mixture, the options, weight, score and cost of each model fitted.
 
     >>> frame = pd.DataFrame({"age": [30, 40, 50, 60] * 10, "city": list("abab") * 10})
     >>> model = MDMA(width=4, max_steps=20, random_state=0).fit(frame)
@@ -133,28 +153,39 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
             X: a DataFrame, array or tensor; missing cells are NaN, None, NA or NaT.
             y: ignored.
             sample_weight: a weight for each row.
-            upper: upper ends of cells of which `X` holds the lower ends; equal cells are exact.
-            validation: rows to judge by instead of a share of `X`.
+            upper: upper ends of cells, if `X` holds lower ends; equal cells are exact.
+            validation: held-out rows, instead of a share of `X`.
         """
-        frame = _frame(X)
-        top = None if upper is None else _frame(upper)
+        frame = input_frame(X)
+        top = None if upper is None else input_frame(upper)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         schema = infer(frame, self.columns, upper=top)
         data = encode(schema, frame, upper=top).evidence
-        held = None if validation is None else encode(schema, _frame(validation)).evidence
+        held = None if validation is None else encode(schema, input_frame(validation)).evidence
         weight = None if sample_weight is None else torch.as_tensor(np.asarray(sample_weight))
-        device = _device(self.device)
+        device, options = _device(self.device), schema.build_options
         if self._is_single():
-            self._fit_one(schema, data, held, weight, device, seed)
+            found = self._fit_one(data, held, weight, options, device, seed)
         else:
-            self._fit_many(schema, data, held, weight, device, seed)
-        self.schema_ = schema
-        self.n_features_in_ = len(schema)
-        self._fitted_kind, self._training = _kind_of(X), data
-        if isinstance(X, pd.DataFrame) and all(isinstance(name, str) for name in X.columns):
-            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+            found = search(
+                data,
+                held,
+                weight=weight,
+                effort=self.effort,
+                seconds=self.max_seconds,
+                device=str(device),
+                options=options,
+                jobs=self.n_jobs,
+                progress=self.progress,
+                seed=seed,
+            )
+        self.module_, self.result_ = found.model, found.result
+        self.members_, self.schema_ = list(found.members), schema
+        self._training = data
+        self._fitted_kind = "tensor" if isinstance(X, Tensor) else "array"
+        if isinstance(X, pd.DataFrame):
+            self._fitted_kind = "frame"
+        self._name_features(schema.names)
         return self
 
     def _is_single(self) -> bool:
@@ -162,90 +193,54 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
 
     def _fit_one(
         self,
-        schema: Schema,
         data: Evidence,
         held: Evidence | None,
         weight: Tensor | None,
+        options: Mapping[str, Any],
         device: torch.device,
         seed: int,
-    ) -> None:
+    ) -> Found:
         """Fit one model with the options given."""
-        rows = len(data)
-        chosen = {"width": default_width(rows), **self._given(_BUILD)}
-        if chosen.get("tensor") != "copula":
-            chosen = {"leaves": "normal", **chosen}
-        options = {**chosen, **_columns_of(schema)}
-        model = build(data, **options, sample_weight=weight, seed=seed).to(device)
-        settings = {"noise": default_noise(rows), "max_steps": default_steps(rows)}
-        self.result_ = fit(
+        recipe = single_recipe(len(data), self._given(_BUILD), self._given(_TRAINING))
+        model = build(data, **recipe.build, **options, sample_weight=weight, seed=seed).to(device)
+        result = fit(
             model,
             data,
             validation=held,
             sample_weight=weight,
-            **{**settings, **self._given(_TRAINING)},
+            **recipe.fit,
             max_seconds=self.max_seconds,
             validation_fraction=self.validation_fraction,
             progress=self.progress,
             seed=seed,
         )
-        self.module_, self.members_ = model, []
-
-    def _fit_many(
-        self,
-        schema: Schema,
-        data: Evidence,
-        held: Evidence | None,
-        weight: Tensor | None,
-        device: torch.device,
-        seed: int,
-    ) -> None:
-        """Fit several models and mix them."""
-        if self.effort not in SECONDS:
-            raise ValueError(
-                f"Expected `effort` to be one of {list(SECONDS)}; got {self.effort!r}."
-            )
-        options = _columns_of(schema)
-        found = search(
-            data,
-            held,
-            weight=weight,
-            effort=self.effort,  # type: ignore[arg-type]
-            seconds=self.max_seconds,
-            device=str(device),
-            coupled=len(couplable(data, **options)),
-            options=options,
-            jobs=self.n_jobs,
-            progress=self.progress,
-            seed=seed,
-        )
-        self.module_, self.members_ = found.model, list(found.members)
-        self.result_ = dataclasses.replace(
-            found.best, best_loss=-found.score, seconds=found.seconds
-        )
+        return Found(model, result)
 
     def _given(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the options that were given."""
+        """Return the options that are not None."""
         every = {name: getattr(self, name) for name in names}
         return {name: option for name, option in every.items() if option is not None}
 
     def score_samples(self, X: Any) -> Any:  # noqa: N803
         """Return the log density of each row; missing cells are marginalised."""
         _, schema = self._parts()
-        if not isinstance(X, pd.DataFrame) and _frame(X).shape[1] != len(schema):
-            raise ValueError(
-                f"X has {_frame(X).shape[1]} features, but MDMA is expecting {len(schema)} "
-                "features as input. Give all columns, or a DataFrame with some of them by name."
-            )
-        if isinstance(X, pd.DataFrame | Tensor):
+        frame = input_frame(X)
+        if isinstance(X, pd.DataFrame):
             return self.logpdf(X)
-        return self.logpdf(_frame(X).set_axis(list(schema.names), axis=1))
+        if frame.shape[1] != len(schema):
+            raise ValueError(
+                f"X has {frame.shape[1]} features, but MDMA is expecting {len(schema)} features as "
+                "input. Give all columns, or a DataFrame with some of them by name."
+            )
+        named = frame.set_axis(list(schema.names), axis=1)
+        return self.logpdf(X if isinstance(X, Tensor) else named)
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
         """Return the mean log density of rows."""
         return float(np.mean(np.asarray(self.score_samples(X))))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model, its schema, its settings and the course of its training to one file."""
+        """Write the model, its schema, settings and training history to one file."""
         density, schema = self._parts()
         params = {key: value for key, value in self.get_params().items() if _plain(value)}
         extra = {
@@ -260,13 +255,6 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
         }
         save(density, path, extra=extra)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
-        return tags
-
     def _parts(self) -> tuple[Density, Schema]:
         check_is_fitted(self, "module_")
         return self.module_, self.schema_
@@ -278,12 +266,12 @@ class MDMA(DensityMixin, TableDensity, BaseEstimator):
         return getattr(self, "_training", None)
 
     def __getstate__(self) -> Any:
-        # The rows stay behind when a model is copied elsewhere, as they do when it is saved.
+        # Copies do not take the training rows along, and neither do files.
         return {key: part for key, part in super().__getstate__().items() if key != "_training"}
 
 
 def restore(density: Density, extra: Mapping[str, Any]) -> MDMA:
-    """Rebuild an estimator from what `MDMA.save` stored."""
+    """Rebuild an estimator from the content that `MDMA.save` wrote."""
     model = MDMA(**extra["params"])
     model.module_, model.schema_ = density, Schema.from_dict(extra["schema"])
     if extra["declared"]:
@@ -293,38 +281,14 @@ def restore(density: Density, extra: Mapping[str, Any]) -> MDMA:
     history = tuple(Record(**record) for record in extra["result"]["history"])
     model.result_ = FitResult(**{**extra["result"], "history": history})
     model.members_ = list(extra["members"])
-    model.n_features_in_ = len(model.schema_)
     model._fitted_kind = extra["kind"]
-    names = model.schema_.names
-    if model._fitted_kind == "frame" and all(isinstance(name, str) for name in names):
-        model.feature_names_in_ = np.asarray(names, dtype=object)
+    model._name_features(model.schema_.names)
     return model
 
 
 # The options of a single model, and of its training.
 _BUILD = ("tensor", "width", "leaves", "depth", "hidden", "rank", "common", "tree")
 _TRAINING = ("noise", "learning_rate", "batch_size", "max_steps")
-
-
-def _columns_of(schema: Schema) -> dict[str, Any]:
-    """Return what a density must know of the columns."""
-    atoms = {i: c.atoms for i, c in enumerate(schema.columns) if c.atoms}
-    return {"categories": dict(schema.categories), "atoms": atoms}
-
-
-def default_width(rows: int) -> int:
-    """Choose the number of components: wide models overfit small tables."""
-    return int(np.clip(1.2 * rows**0.4, 4, 256))
-
-
-def default_noise(rows: int) -> float:
-    """Choose the noise of training: a kernel bandwidth that shrinks with the rows."""
-    return float(np.clip(0.5 * rows**-0.25, 0.02, 0.15))
-
-
-def default_steps(rows: int) -> int:
-    """Choose the most steps: enough for small tables to converge within seconds."""
-    return int(np.clip(rows // 5, 500, 2000))
 
 
 def _device(name: str | None) -> torch.device:
@@ -337,31 +301,6 @@ def _device(name: str | None) -> torch.device:
             f"Expected `device` to be 'cpu' or 'cuda', and torch to have it; got {name!r} "
             f"({str(cause).splitlines()[0]})."
         ) from None
-
-
-def _frame(x: Any) -> pd.DataFrame:
-    """Return a table as a frame; the words of the errors are those that scikit-learn expects."""
-    if isinstance(x, pd.DataFrame):
-        return x
-    if hasattr(x, "tocsr"):  # of scipy, matrix or array
-        raise TypeError("Expected a dense table; got a sparse one: sparse input is not supported.")
-    array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
-    if array.ndim != 2:
-        raise ValueError(
-            f"Expected 2D array, got {array.ndim}D array instead. Reshape your data using "
-            "array.reshape(-1, 1) if it has a single column."
-        )
-    if array.shape[1] == 0:
-        raise ValueError(f"0 feature(s) (shape={array.shape}) while a minimum of 1 is required.")
-    if array.dtype.kind == "c":
-        raise ValueError("Complex data not supported: split it into real and imaginary parts.")
-    return pd.DataFrame(array)
-
-
-def _kind_of(x: Any) -> str:
-    if isinstance(x, pd.DataFrame):
-        return "frame"
-    return "tensor" if isinstance(x, Tensor) else "array"
 
 
 def _plain(value: Any) -> bool:

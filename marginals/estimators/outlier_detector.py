@@ -1,4 +1,4 @@
-"""Anomalies: rows that are unlikely for what is known of them, and the cells that make them so."""
+"""Anomalies: rows that are unlikely given their gaps, and the cells that are to blame."""
 
 from typing import Any, final
 
@@ -6,19 +6,19 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from sklearn.base import OutlierMixin
-from sklearn.utils import check_random_state
 
 from marginals.columns import encode
 from marginals.densities import Mixture
 from marginals.estimators.mdma import MDMA
 from marginals.estimators.table_estimator import TableEstimator, fitted
+from marginals.queries.imputation import check_level
 from marginals.queries.ranges import normal_ranges
-from marginals.queries.row_tails import RowTails
+from marginals.queries.row_tails import row_tails
 
 Floats = npt.NDArray[np.float64]
 
-# Coarse models: what is rare in a table shall not have components of its own. One sees the tails of
-# clouds, the other gaps between them. Chosen on four tables, see docs/anomalies.md.
+# Coarse models do not give rare rows their own components. One sees the tails of clouds, the other
+# the gaps between them. Chosen on four tables, see docs/anomalies.md.
 _COARSE: tuple[dict[str, Any], ...] = (
     {"tensor": "cp", "width": 32, "noise": 0.5, "batch_size": 128, "max_steps": 300},
     {"tensor": "cp", "width": 48, "noise": 0.2, "batch_size": 128, "max_steps": 300},
@@ -27,26 +27,26 @@ _COARSE: tuple[dict[str, Any], ...] = (
 
 @final
 class MDMAOutlierDetector(OutlierMixin, TableEstimator):
-    """Score rows by how often a row of the training table is as extreme as they are.
+    """Score rows by how often a training row is as extreme.
 
     A row is extreme if its cells are unlikely together, or each alone, or far out in their columns
     (on the model's scale, where bounded columns have no end). Its score is the log of the share of
-    training rows that are as extreme if the same cells of theirs are missing: rows with gaps
-    compare fairly with complete ones. See `marginals.queries.row_tails`.
+    training rows that are as extreme with the same cells missing, so that rows with gaps compare
+    fairly with complete ones. See `marginals.queries.row_tails`.
 
     Args:
-        model: an `MDMA`, which is cloned and fitted, or one that is fitted already, which is used
-            as it is; None for a mixture of two coarse ones, which do not learn rare rows by heart.
+        model: an unfitted `MDMA`, of which a copy is fitted; a fitted one, which is used as it is;
+            or None for a mixture of two coarse ones, which do not memorise rare rows.
         contamination: the share of the training rows that count as outliers.
-        samples: the most training rows that others are compared with.
-        random_state: of the choice of these rows, of the draws that fill their gaps, and of the
-            coarse models.
+        samples: the most training rows to compare with.
+        random_state: seed for the choice of these rows, the draws in their gaps and the coarse
+            models.
 
     Attributes:
         model_: the fitted model.
-        offset_: scores below it are outliers.
-        decision_scores_, labels_, threshold_: of the training rows, as PyOD has them: higher is
-            more abnormal, 1 is an outlier.
+        offset_: rows that score below it are outliers.
+        decision_scores_, labels_, threshold_: of the training rows, as in PyOD: higher is more
+            abnormal, 1 is an outlier.
 
     >>> from marginals import MDMA
     >>> x = np.append(np.linspace(-1, 1, 39), 50.0)[:, None]
@@ -74,48 +74,40 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> "MDMAOutlierDetector":  # noqa: N803
-        """Learn the distribution of a table and what counts as unlikely in it; `y` is ignored."""
+        """Learn the distribution of a table and its outliers' threshold; `y` is ignored."""
         if not 0 < self.contamination <= 0.5:
             raise ValueError(
                 f"Expected `contamination` to lie in (0, 0.5]; got {self.contamination}. Give the "
-                "share of rows that shall count as outliers."
+                "share of rows that count as outliers."
             )
         if self.samples < 1:
             raise ValueError(
-                f"Expected `samples` to be at least 1; got {self.samples}. Some 1000 tell "
+                f"Expected `samples` to be at least 1; got {self.samples}. About 1000 resolve "
                 "probabilities down to 0.001."
             )
         model = self.model
         self._keep(_coarse(X, self.random_state) if model is None else fitted(model, X))
         frame = self._features(X)
         _refuse_intervals(frame)
-        self._tails = self._compared(frame)
+        joint = self.model_
+        self._tails = row_tails(
+            joint.module_, joint.schema_, frame, self.samples, self.random_state
+        )
         scores = self.score_samples(X)
         self.offset_ = float(np.quantile(scores, self.contamination))
         self.decision_scores_, self.threshold_ = -scores, -self.offset_
         self.labels_ = (scores < self.offset_).astype(np.int64)
         return self
 
-    def _compared(self, frame: pd.DataFrame) -> RowTails:
-        """Take some training rows, with draws in their gaps, to compare others with."""
-        density, schema = self.model_._parts()
-        random = check_random_state(self.random_state)
-        chosen = random.permutation(len(frame))[: self.samples]
-        rows = frame.iloc[chosen]
-        filled = self.model_.impute(rows, "draw", random_state=random)
-        known = frame.notna().to_numpy(dtype=bool)
-        return RowTails(density, encode(schema, filled).evidence, known)
-
     def score_samples(self, X: Any) -> Any:  # noqa: N803
         """Return the log tail probability of each row, (N,); lower is more abnormal.
 
-        Beyond the most extreme training rows it falls on as an exponential tail. Rows of which
-        nothing is known score 0.
+        Beyond the most extreme training rows it follows an exponential tail. Rows without observed
+        cells score 0.
         """
         frame = self._features(X)
         _refuse_intervals(frame)
-        _, schema = self.model_._parts()
-        return self._tails(encode(schema, frame).evidence)
+        return self._tails(encode(self.model_.schema_, frame).evidence)
 
     def decision_function(self, X: Any) -> Any:  # noqa: N803
         """Return scores that are negative for outliers, (N,)."""
@@ -126,30 +118,48 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def explain(self, X: Any) -> pd.DataFrame:  # noqa: N803
-        """Return the surprise of each cell given the others of its row; see `MDMA.surprise`."""
+        """Return the surprise of each cell given the rest of its row, centred by column.
+
+        Values compare across columns: the largest in a row names the cell that is to blame. See
+        `MDMA.surprise`.
+        """
         frame = self._features(X)
-        return self.model_.surprise(frame)
+        return self.model_.surprise(frame, centred=True)
 
-    def normal_ranges(self, X: Any, level: float = 0.9) -> pd.DataFrame:  # noqa: N803
-        """Return what would be normal in each known cell given the others of its row.
+    def blame(self, X: Any, level: float = 0.9) -> pd.DataFrame:  # noqa: N803
+        """Return, for each row, the line of `normal_ranges` with the smallest tail.
 
-        A line for each cell, by rows and then columns: its row, column and value, the conditional
-        median (`expected`; of unordered categories the most likely one), the ends of the central
-        interval that holds the share `level` (None for unordered categories), and `tail`: how
-        likely a value as far out is, on either side, or of a category its probability.
+        It names the cell that is farthest out given the rest of its row. A row without observed
+        cells has a line of missing values.
 
         Args:
             X: rows, with gaps or without.
-            level: the share that the ranges hold.
+            level: the probability of the ranges.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"Expected `level` to lie between 0 and 1; got {level}.")
         frame = self._features(X)
-        return normal_ranges(*self.model_._parts(), frame, level)
+        lines = self.normal_ranges(frame.reset_index(drop=True), level)
+        least = lines.loc[lines.groupby("row")["tail"].idxmin()].set_index("row")
+        return least.reindex(range(len(frame))).set_axis(frame.index)
+
+    def normal_ranges(self, X: Any, level: float = 0.9) -> pd.DataFrame:  # noqa: N803
+        """Return the normal range of each observed cell given the rest of its row.
+
+        A line for each cell, by rows and then columns: its row, column and value; the conditional
+        median (`expected`; for unordered categories the most likely one); the ends of the central
+        interval that holds the share `level` (None for unordered categories); and `tail`, the
+        probability of a value as far out on either side, or of the category.
+
+        Args:
+            X: rows, with gaps or without.
+            level: the probability of the ranges.
+        """
+        check_level(level)
+        frame = self._features(X)
+        return normal_ranges(self.model_.module_, self.model_.schema_, frame, level)
 
 
 def _coarse(x: Any, random_state: Any) -> MDMA:
-    """Fit the models of the default, and join them."""
+    """Fit the default models and mix them."""
     models = [MDMA(**options, random_state=random_state).fit(x) for options in _COARSE]
     models[0].module_ = Mixture([model.module_ for model in models])
     return models[0]
@@ -160,5 +170,5 @@ def _refuse_intervals(frame: pd.DataFrame) -> None:
         if isinstance(frame[name].dtype, pd.IntervalDtype):
             raise TypeError(
                 f"Expected exact or missing cells to score; got intervals in column {name!r}, "
-                "whose probability does not compare with the density of draws. Leave it out."
+                "whose probabilities do not compare with densities. Leave it out."
             )

@@ -1,4 +1,4 @@
-"""Regression and classification by the joint distribution: a column given any of the others."""
+"""Regression and classification: the distribution of one column given the others."""
 
 from typing import Any, final
 
@@ -17,7 +17,8 @@ from sklearn.utils.validation import (
 
 from marginals.columns import Categorical, Schema, encode
 from marginals.columns.plain_values import in_order
-from marginals.estimators.mdma import MDMA, _frame
+from marginals.columns.table_coercion import input_frame
+from marginals.estimators.mdma import MDMA
 from marginals.estimators.table_estimator import TableEstimator, fresh, is_fitted, thawed
 
 Array = npt.NDArray[Any]
@@ -25,14 +26,14 @@ Array = npt.NDArray[Any]
 
 @final
 class MDMARegressor(RegressorMixin, TableEstimator):
-    """Predict a number by its conditional distribution; features may be missing.
+    """Predict a number from its conditional distribution; features may be missing.
 
-    `fit` takes `y` for continuous: for counts, call the target by `target` and declare it in the
-    model, as in `MDMARegressor(MDMA(columns={"n": Integer()}), target="n")`.
+    `fit` treats `y` as continuous. For counts, name the target and declare it in the model, as in
+    `MDMARegressor(MDMA(columns={"n": Integer()}), target="n")`.
 
     Args:
-        model: an `MDMA`, which is cloned and fitted to features and target together, or one that
-            is fitted already, which is used as it is; None for the default.
+        model: an unfitted `MDMA`, of which a copy is fitted to features and target together; a
+            fitted one, which is used as it is; or None for the default.
         target: the name of the target's column in the model; a fitted model needs it.
 
     Attributes:
@@ -73,7 +74,7 @@ class MDMARegressor(RegressorMixin, TableEstimator):
         return self
 
     def predict(self, X: Any) -> Any:  # noqa: N803
-        """Return the mean of the target given each row's known features, (N,)."""
+        """Return the mean of the target given each row's observed features, (N,)."""
         given = _given(self, X)
         return np.asarray(self.model_.mean(self.target_, given=given))
 
@@ -90,11 +91,11 @@ class MDMARegressor(RegressorMixin, TableEstimator):
 
 @final
 class MDMAClassifier(ClassifierMixin, TableEstimator):
-    """Predict a category by its conditional probability; features may be missing.
+    """Predict a category from its conditional probability; features may be missing.
 
     Args:
-        model: an `MDMA`, which is cloned and fitted to features and target together, or one that
-            is fitted already, which is used as it is; None for the default.
+        model: an unfitted `MDMA`, of which a copy is fitted to features and target together; a
+            fitted one, which is used as it is; or None for the default.
         target: the name of the target's column in the model; a fitted model needs it.
 
     Attributes:
@@ -135,13 +136,13 @@ class MDMAClassifier(ClassifierMixin, TableEstimator):
         return self
 
     def predict_log_proba(self, X: Any) -> Any:  # noqa: N803
-        """Return the log probability of each class given each row's known features, (N, C)."""
+        """Return the log probability of each class given each row's observed features, (N, C)."""
         given = _given(self, X)
         categories = _categories(self.model_.schema_, self.target_)
         return _log_shares(self.model_, self.target_, given, len(categories))[:, _order(categories)]
 
     def predict_proba(self, X: Any) -> Any:  # noqa: N803
-        """Return the probability of each class given each row's known features, (N, C)."""
+        """Return the probability of each class given each row's observed features, (N, C)."""
         return np.exp(self.predict_log_proba(X))
 
     def predict(self, X: Any) -> Any:  # noqa: N803
@@ -158,15 +159,15 @@ def _known(model: Any, target: Any) -> tuple[MDMA, Any]:
     model = thawed(model)
     if target is None:
         raise ValueError(
-            "Expected `target` to name the column that a fitted model shall predict; got None. "
-            "Give its name."
+            "Expected `target` to name the column that a fitted model predicts; got None. Give its "
+            "name."
         )
     return model, model.schema_[target].name
 
 
 def _joint(model: Any, target: Any, x: Any, y: Array, kind: Any) -> tuple[MDMA, Any]:
-    """Fit features and target together; `kind` is the target's, unless the model declares it."""
-    frame = _frame(x)
+    """Fit features and target together; a kind that the model declares goes before `kind`."""
+    frame = input_frame(x)
     check_consistent_length(frame, y)
     names = frame.columns.tolist()
     target = _free(names) if target is None else target
@@ -182,7 +183,7 @@ def _joint(model: Any, target: Any, x: Any, y: Array, kind: Any) -> tuple[MDMA, 
 
 
 def _checked(estimator: TableEstimator, y: Any, dtype: Any) -> Array:
-    """Return the target as an array (N,) without gaps, or raise what scikit-learn would."""
+    """Return the target as an array (N,) without gaps; errors are those of scikit-learn."""
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
@@ -195,17 +196,17 @@ def _checked(estimator: TableEstimator, y: Any, dtype: Any) -> Array:
             "those rows."
         )
     values = check_array(values, ensure_2d=False, dtype=dtype, input_name="y", estimator=estimator)
-    # pandas' own dtypes of numbers and truth values may arrive as objects.
+    # Numbers and booleans of pandas' own dtypes may arrive as objects.
     return pd.Series(column_or_1d(values, warn=True)).infer_objects().to_numpy()
 
 
 def _given(estimator: Any, x: Any) -> pd.DataFrame:
-    """Return the features of rows to predict; the column of the target is no feature."""
+    """Return the features of rows to predict, without the target's column."""
     check_is_fitted(estimator, "model_")
     is_frame = isinstance(x, pd.DataFrame)
     features = x.drop(columns=estimator.target_, errors="ignore") if is_frame else x
     frame: pd.DataFrame = estimator._features(features)
-    encode(estimator.model_.schema_, frame)  # names the column of a value that cannot happen
+    encode(estimator.model_.schema_, frame)  # its error names the column of an impossible value
     return frame
 
 
@@ -236,22 +237,20 @@ def _order(categories: list[Any]) -> list[int]:
 
 
 def _array(values: list[Any]) -> Array:
-    """Return values as an array; numpy would turn a mixture of types into strings."""
+    """Return values as an array; numpy would turn mixed types into strings."""
     same = len({type(value) for value in values}) == 1
     return np.array(values, dtype=None if same else object)
 
 
 def _log_shares(model: MDMA, target: Any, given: pd.DataFrame, count: int) -> Array:
     """Return log P(code | row) of each code of a categorical column, (N, C), in one pass."""
-    density, schema = model._parts()
+    density, schema = model.module_, model.schema_
     position = schema.index(target)
     known = density.checked(encode(schema, given).evidence)
     with torch.no_grad():
-        density._value_of_given(known)  # refuses rows that cannot happen
         parts = []
-        for batch in known.batches(density.rows_at_once()):
-            one = density.univariates(batch, [position])
+        for one in density.univariate_batches(known, [position]):
             codes = torch.arange(count).to(one.log_evidence)
             parts.append(one.logpdf(codes[:, None, None])[..., 0].T.double().cpu())  # (B, C)
-    # The shares sum to one up to the rounding of the model's dtype; here in float64.
+    # The shares sum to one only up to rounding in the model's dtype: normalise in float64.
     return torch.cat(parts).log_softmax(1).numpy()

@@ -6,71 +6,63 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
-from marginals.densities.coupled import CopulaDensity
+from marginals.densities.coupled import CoupledDensity
 from marginals.densities.density import Density
 from marginals.densities.mixture import Mixture
 from marginals.densities.nmdma import NMDMA
 from marginals.densities.tensor_density import TensorDensity
 from marginals.densities.view import View
 from marginals.io import container
-from marginals.io.container import FileError
+from marginals.io.safe_files import FileError, Path
 from marginals.leaves import Leaves
 from marginals.structure import Tree
 from marginals.tensors import ComponentTensor, CPTensor, FullTensor, HierarchicalTensor
 from marginals.tensors.couplings import Couplings
 
-__all__ = ["FileError", "describe", "load", "load_with_extra", "rebuild", "save"]
+__all__ = ["describe", "load_density", "rebuild", "save"]
 
 KIND = "model"  # of the file
 
 
-def save(
-    density: Density, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None
-) -> None:
-    r"""Saves a density to one safetensors file, written whole or not at all.
+def save(density: Density, path: Path, extra: Mapping[str, Any] | None = None) -> None:
+    """Save a density to one safetensors file, written whole or not at all.
 
-    Arguments:
-        density: The density, on any device. A view is not saved, the density under it is.
-        path: The file, replaced if there is one.
-        extra: What is kept beside the density, as JSON.
+    Args:
+        density: The density, on any device. A view is not saved; save the density under it.
+        path: The file, replaced if it exists.
+        extra: JSON to store with the density.
 
-    Example:
-        >>> import tempfile
-        >>> from marginals.leaves import NeuralLeaves
-        >>> density = TensorDensity(Leaves([NeuralLeaves(2, 8)], [(0, 1)]), CPTensor(2, 8))
-        >>> x = torch.randn(5, 2)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save(density, f"{folder}/model.mdma")
-        ...     again = load(f"{folder}/model.mdma")
-        >>> torch.equal(density.logpdf(x), again.logpdf(x))
-        True
+    >>> import tempfile
+    >>> from marginals.leaves import NeuralLeaves
+    >>> density = TensorDensity(Leaves([NeuralLeaves(2, 8)], [(0, 1)]), CPTensor(2, 8))
+    >>> x = torch.randn(5, 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(density, f"{folder}/model.mdma")
+    ...     again, _ = load_density(f"{folder}/model.mdma")
+    >>> torch.equal(density.logpdf(x), again.logpdf(x))
+    True
     """
     header = {"config": describe(density), "extra": dict(extra or {})}
-    container.write(path, density.state_dict(), header, KIND)
+    state = density.state_dict()
+    if infinite := _not_finite(state):
+        raise ValueError(
+            f"Expected a density whose parameters are finite; got NaN or infinities in {infinite}. "
+            "Fit it again, with a lower learning rate."
+        )
+    container.write(path, state, header, KIND)
 
 
-def load(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Density:
-    r"""Loads a density that :func:`save` saved.
+def load_density(path: Path, device: str | torch.device = "cpu") -> tuple[Density, dict[str, Any]]:
+    """Load a density and the JSON stored with it.
 
-    Nothing in the file is executed, and a file that is damaged or of another kind raises
-    :class:`FileError`.
+    Nothing in the file is executed. A file that is damaged, of another kind or version, or whose
+    parameters are not finite raises `FileError`.
 
-    Arguments:
-        path: The file.
-        device: Where the density is wanted.
-    """
-    return load_with_extra(path, device)[0]
-
-
-def load_with_extra(
-    path: str | os.PathLike[str], device: str | torch.device = "cpu"
-) -> tuple[Density, dict[str, Any]]:
-    r"""Loads a density and what was saved beside it; see :func:`load`.
-
-    Arguments:
-        path: The file.
-        device: Where the density is wanted.
+    Args:
+        path: The file that `save` wrote.
+        device: Where to put the density.
     """
     tensors, header = container.read(path, KIND)
     try:
@@ -78,28 +70,34 @@ def load_with_extra(
         density.load_state_dict(tensors, strict=True)
         extra = dict(header["extra"])
     except Exception as error:
-        # The content may be anything that has a right checksum, and fail anywhere.
+        # The content may be anything with a right checksum, and fail anywhere.
         raise FileError(
             f"Expected `path` to hold a density and its parameters; got {os.fspath(path)!r}, whose "
             f"content does not fit together ({_short(error)}). Save the density again."
         ) from error
+    if infinite := _not_finite(tensors):
+        raise FileError(
+            f"Expected `path` to hold finite parameters; got {os.fspath(path)!r}, with NaN or "
+            f"infinities in {infinite}. Fit and save the model again."
+        )
     return density.to(device), extra
+
+
+def _not_finite(tensors: Mapping[str, Tensor]) -> list[str]:
+    floats = {name: t for name, t in tensors.items() if t.is_floating_point()}
+    return [name for name, t in floats.items() if not bool(t.isfinite().all())][:3]
 
 
 # The configuration ----------------------------------------------------------------------------
 
 
 def describe(density: Density) -> dict[str, Any]:
-    r"""Returns what rebuilds a density but for its parameters, as JSON.
+    """Return the JSON that rebuilds a density, apart from its parameters.
 
-    Arguments:
-        density: The density.
-
-    Example:
-        >>> from marginals.leaves import CategoricalLeaves
-        >>> density = TensorDensity(Leaves([CategoricalLeaves([2], 4)], [(0,)]), CPTensor(1, 4))
-        >>> describe(density)["tensor"]
-        {'kind': 'cp', 'columns': 1, 'width': 4, 'parametrisation': 'softmax'}
+    >>> from marginals.leaves import CategoricalLeaves
+    >>> density = TensorDensity(Leaves([CategoricalLeaves([2], 4)], [(0,)]), CPTensor(1, 4))
+    >>> describe(density)["tensor"]
+    {'kind': 'cp', 'columns': 1, 'width': 4, 'parametrisation': 'softmax'}
     """
     config = _describe(density)
     main = next(density.parameters()).dtype
@@ -109,19 +107,9 @@ def describe(density: Density) -> dict[str, Any]:
 
 
 def rebuild(config: Mapping[str, Any]) -> Density:
-    r"""Rebuilds the density that :func:`describe` described, with arbitrary parameters.
+    """Rebuild the density that `describe` described, with arbitrary parameters.
 
-    The global random state is left alone. Raises :class:`ValueError` if the configuration
-    is not one.
-
-    Arguments:
-        config: The configuration.
-
-    Example:
-        >>> from marginals.leaves import CategoricalLeaves
-        >>> density = TensorDensity(Leaves([CategoricalLeaves([2], 4)], [(0,)]), CPTensor(1, 4))
-        >>> describe(rebuild(describe(density))) == describe(density)
-        True
+    The global random state is left alone. Raises `ValueError` if `config` is anything else.
     """
     try:
         with torch.device("cpu"), torch.random.fork_rng(devices=[]):
@@ -135,7 +123,7 @@ def rebuild(config: Mapping[str, Any]) -> Density:
 
 
 class _Kind(NamedTuple):
-    """How to describe a class of densities, and to rebuild one from its description."""
+    """How to describe a class of densities, and how to rebuild one from its description."""
 
     of: type[Density]
     describe: Callable[[Any], dict[str, Any]]
@@ -159,43 +147,15 @@ def _describe(density: Density) -> dict[str, Any]:
 
 
 def _rebuild(config: Mapping[str, Any]) -> Density:
-    own = {name: value for name, value in config.items() if name not in _COMMON}
+    common = ("kind", "dtype", "other_dtypes")
+    own = {name: value for name, value in config.items() if name not in common}
     return DENSITIES[config["kind"]].rebuild(own)
-
-
-_COMMON = ("kind", "dtype", "other_dtypes")
-
-
-def _rebuild_tensor_density(config: Mapping[str, Any]) -> TensorDensity:
-    return TensorDensity(Leaves.from_config(config["leaves"]), _rebuild_tensor(**config["tensor"]))
-
-
-def _rebuild_copula(config: Mapping[str, Any]) -> CopulaDensity:
-    couplings = Couplings(**config["couplings"])
-    return CopulaDensity(Leaves.from_config(config["leaves"]), couplings)
 
 
 def _rebuild_tensor(kind: str, **options: Any) -> ComponentTensor:
     if "tree" in options:
         options["tree"] = Tree.from_json(options["tree"])
     return TENSORS[kind](**options)
-
-
-def _describe_mixture(mixture: Mixture) -> dict[str, Any]:
-    return {"members": [_describe(member) for member in mixture.densities]}
-
-
-def _rebuild_mixture(config: Mapping[str, Any]) -> Mixture:
-    return Mixture([_rebuild(member) for member in config["members"]])
-
-
-def _describe_nmdma(nmdma: NMDMA) -> dict[str, Any]:
-    return {"inner": _describe(nmdma.inner), **nmdma.config()}
-
-
-def _rebuild_nmdma(config: Mapping[str, Any]) -> NMDMA:
-    options = {**config, "inner": _rebuild(config["inner"])}
-    return NMDMA(**options)
 
 
 TENSORS: dict[str, Callable[..., ComponentTensor]] = {
@@ -205,18 +165,29 @@ TENSORS: dict[str, Callable[..., ComponentTensor]] = {
 }
 
 DENSITIES: dict[str, _Kind] = {
-    "tensor": _Kind(TensorDensity, TensorDensity.config, _rebuild_tensor_density),
-    "copula": _Kind(CopulaDensity, CopulaDensity.config, _rebuild_copula),
-    "mixture": _Kind(Mixture, _describe_mixture, _rebuild_mixture),
-    "nmdma": _Kind(NMDMA, _describe_nmdma, _rebuild_nmdma),
+    "tensor": _Kind(
+        TensorDensity,
+        TensorDensity.config,
+        lambda c: TensorDensity(Leaves.from_config(c["leaves"]), _rebuild_tensor(**c["tensor"])),
+    ),
+    "copula": _Kind(
+        CoupledDensity,
+        CoupledDensity.config,
+        lambda c: CoupledDensity(Leaves.from_config(c["leaves"]), Couplings(**c["couplings"])),
+    ),
+    "mixture": _Kind(
+        Mixture,
+        lambda mixture: {"members": [_describe(member) for member in mixture.densities]},
+        lambda c: Mixture([_rebuild(member) for member in c["members"]]),
+    ),
+    "nmdma": _Kind(
+        NMDMA,
+        lambda nmdma: {"inner": _describe(nmdma.inner), **nmdma.config()},
+        lambda c: NMDMA(**{**c, "inner": _rebuild(c["inner"])}),
+    ),
 }
 
-DTYPES = {
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "float32": torch.float32,
-    "float64": torch.float64,
-}
+DTYPES = {_name: getattr(torch, _name) for _name in ("float16", "bfloat16", "float32", "float64")}
 
 
 def _cast(density: Density, main: str, others: Mapping[str, str]) -> Density:

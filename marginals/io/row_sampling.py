@@ -1,4 +1,4 @@
-"""A uniform random sample of a file of any size, and every category of the whole file."""
+"""A uniform random sample of a file of any size, and the categories of the whole file."""
 
 import contextlib
 import itertools
@@ -12,28 +12,35 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from marginals.io.arrow_tables import is_listed, joined, select, table_batches, to_pandas, unique
-from marginals.io.table_formats import SEPARATORS, FrameError, Path, explained, format_of
-from marginals.io.table_reading import chosen, opened
-from marginals.io.text_tables import Dtypes, is_text, raw_batches, read_text, retyped
+from marginals.io.arrow_tables import (
+    arrow_batches,
+    distinct_values,
+    is_categorical,
+    pyarrow,
+    to_pandas,
+)
+from marginals.io.safe_files import FileError, Path
+from marginals.io.tables import format_of, opened, selected
+from marginals.io.text_tables import SEPARATORS, Dtypes, is_text, raw_batches, read_text, retyped
 
-_BATCH = 65_536  # rows read at a time
-_MOST_CATEGORIES = 100_000  # a column of text with more distinct values is an identifier
+BATCH_ROWS = 65_536  # read at a time
+MOST_CATEGORIES = 100_000  # a text column with more distinct values is an identifier
 
 Part = TypeVar("Part")
+Mask = npt.NDArray[np.bool_]
 
 
 @final
 @dataclass(frozen=True)
 class Sample:
-    """Rows of a table, and what the others held.
+    """Rows of a table, and what the rest of the table held.
 
     Args:
-        frame: the rows, in the order of the table.
-        rows: of the whole table.
-        categories: by column, the distinct values of the whole table, in order of appearance.
-            There are none if `frame` is the whole table.
-        crowded: columns of text with too many distinct values to be listed.
+        frame: The rows, in the table's order.
+        rows: The number of rows in the whole table.
+        categories: By column, the distinct values in the whole table, in order of appearance; empty
+            if `frame` is the whole table.
+        crowded: Text columns with too many distinct values to list.
     """
 
     frame: pd.DataFrame
@@ -53,88 +60,76 @@ def sample(
     listed: Collection[str] = (),
     ignored: Collection[str] = (),
 ) -> Sample:
-    """Read a table that has at most `rows` rows, else so many drawn uniformly without replacement.
+    """Read a table, or draw `rows` of its rows uniformly without replacement if it has more.
 
-    The file is read in batches: memory is taken by the sample, whatever the size of the file. The
-    categories of columns of text are collected from all rows.
+    The file is read in batches: memory holds the sample, whatever the size of the file. The
+    categories of text columns are collected from all rows.
 
     Args:
-        path, format, columns, dtypes: as of `read`.
-        rows: the most rows to keep.
-        seed: the same seed gives the same rows.
-        listed: columns whose distinct values are collected whatever their type.
-        ignored: columns whose distinct values are not collected.
+        path, format, columns, dtypes: As in `marginals.io.tables.read`.
+        rows: The most rows to keep.
+        seed: The same seed gives the same rows.
+        listed: Columns whose distinct values are collected whatever their type.
+        ignored: Columns whose distinct values are not collected.
     """
     if rows < 1:
         raise ValueError(f"Expected `rows` to be at least 1; got {rows}.")
     kind = format_of(path, format)
-    with opened(path, kind) as source, explained(path, kind):
+
+    def wanted(name: str, categorical: bool) -> bool:
+        return name not in ignored and (categorical or name in listed)
+
+    with opened(path, kind) as source:
         if kind in SEPARATORS:
-            found = _from_text(source, kind, dtypes, rows, seed, _Wish(listed, ignored))
+            found = _from_text(source, kind, dtypes, rows, seed, wanted)
         else:
-            tables = table_batches(source, kind, columns, _BATCH)
-            first = next(tables)  # a table without rows is one empty batch
-            chosen(to_pandas(first.slice(0, 0)), columns, path)  # raises if one is not there
-            every = itertools.chain([first], tables)
-            found = _from_tables(first.schema, every, rows, seed, _Wish(listed, ignored))
-    return Sample(chosen(found.frame, columns, path), found.rows, found.categories, found.crowded)
+            parts = arrow_batches(source, kind, columns, BATCH_ROWS)
+            first = next(parts)  # a table without rows is one empty batch
+            selected(to_pandas(first.slice(0, 0)), columns, path)  # raises if a column is absent
+            found = _from_arrow(first.schema, itertools.chain([first], parts), rows, seed, wanted)
+    frame = selected(found.frame, columns, path)
+    return Sample(frame, found.rows, found.categories, found.crowded)
 
 
-@final
-@dataclass(frozen=True)
-class _Wish:
-    """Which columns' distinct values are wanted."""
-
-    listed: Collection[str]
-    ignored: Collection[str]
-
-    def of(self, name: str, text: bool) -> bool:
-        return name not in self.ignored and (text or name in self.listed)
+Wanted = Callable[[str, bool], bool]  # by a column's name and whether it holds categories
 
 
-# Columnar files -------------------------------------------------------------------------------
-
-
-def _from_tables(schema: Any, tables: Iterable[Any], rows: int, seed: int, wish: _Wish) -> Sample:
+def _from_arrow(schema: Any, tables: Iterable[Any], rows: int, seed: int, wanted: Wanted) -> Sample:
     twice = [name for name in schema.names if schema.names.count(name) > 1]
     if twice:
-        raise FrameError(f"Expected each column name once; got {twice[0]!r} twice. Rename one.")
-    pool = Reservoir(rows, seed, select, joined)
-    distinct = _Distinct(f.name for f in schema if wish.of(f.name, is_listed(f.type)))
+        raise FileError(f"Expected each column name once; got {twice[0]!r} twice. Rename one.")
+    pool = Reservoir(rows, seed, _select_arrow, _join_arrow)
+    distinct = _Distinct(f.name for f in schema if wanted(f.name, is_categorical(f.type)))
     for table in tables:
-        for name in distinct.open:
-            distinct.add(name, unique(table.column(name)))
+        for name in list(distinct.found):
+            distinct.add(name, distinct_values(table.column(name)))
         pool.add(table, table.num_rows)
-    frame = to_pandas(pool.parts())
-    for name in distinct.open:
+    frame = to_pandas(pool.rows_kept())
+    for name in list(distinct.found):
         if name in frame and isinstance(frame[name].dtype, pd.CategoricalDtype):
-            # Categories of pandas' own come with the column, in its order.
+            # A pandas category carries its categories, in their order.
             every = dict.fromkeys(frame[name].cat.categories) | distinct.found.pop(name)
             frame[name] = frame[name].cat.set_categories(list(every))
     return _sample(frame, pool.seen, distinct)
 
 
-# Text -----------------------------------------------------------------------------------------
-
-
 def _from_text(
-    source: IO[bytes], kind: str, dtypes: Dtypes, rows: int, seed: int, wish: _Wish
+    source: IO[bytes], kind: str, dtypes: Dtypes, rows: int, seed: int, wanted: Wanted
 ) -> Sample:
     with _seekable(source) as file:
         start = read_text(file, kind, dtypes, rows + 1)
-        if len(start) <= rows:  # it is all: types are guessed from the whole column
+        if len(start) <= rows:  # the whole file: types are inferred from whole columns
             return Sample(start, len(start))
-        wanted = [name for name in start.columns if wish.of(name, is_text(start[name]))]
+        distinct = _Distinct(name for name in start if wanted(name, is_text(start[name])))
         del start
         file.seek(0)
-        pool = Reservoir(rows, seed, _rows_of, _stacked)
-        distinct = _Distinct(wanted)
-        for batch in raw_batches(file, kind, _BATCH):
-            for name in distinct.open:
+        pool = Reservoir(rows, seed, _select_frame, pd.concat)
+        for batch in raw_batches(file, kind, BATCH_ROWS):
+            for name in list(distinct.found):
                 distinct.add(name, batch[name].unique())
             pool.add(batch, len(batch))
-    # Types are guessed from the sample as they would be from a file of these rows.
-    frame = retyped(pool.parts(), dtypes)
+    # Types are inferred from the sample as they would be from a file of these rows.
+    frame = retyped(pool.rows_kept(), dtypes)
     for name, values in distinct.found.items():
         typed = retyped(pd.DataFrame({name: list(values)}), dtypes)[name] if len(values) else []
         distinct.found[name] = dict.fromkeys(value for value in typed if not pd.isna(value))
@@ -143,7 +138,7 @@ def _from_text(
 
 @contextlib.contextmanager
 def _seekable(source: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Give a file that can be read twice: what comes through a pipe goes to disk first."""
+    """Yield a file that can be read twice: what comes through a pipe goes to disk first."""
     if source.seekable():
         yield source
         return
@@ -154,15 +149,16 @@ def _seekable(source: IO[bytes]) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _rows_of(frame: pd.DataFrame, mask: npt.NDArray[np.bool_]) -> pd.DataFrame:
+def _select_frame(frame: pd.DataFrame, mask: Mask) -> pd.DataFrame:
     return frame[mask]
 
 
-def _stacked(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    return pd.concat(parts)
+def _select_arrow(table: Any, mask: Mask) -> Any:
+    return table.filter(pyarrow().array(mask))
 
 
-# Parts ----------------------------------------------------------------------------------------
+def _join_arrow(tables: Sequence[Any]) -> Any:
+    return pyarrow().concat_tables(tables).unify_dictionaries()
 
 
 def _sample(frame: pd.DataFrame, rows: int, distinct: "_Distinct") -> Sample:
@@ -173,21 +169,15 @@ def _sample(frame: pd.DataFrame, rows: int, distinct: "_Distinct") -> Sample:
 
 @final
 class _Distinct:
-    """Distinct values of columns, in order of appearance, of each column up to a number."""
+    """Collect distinct values by column, in order of appearance, unless there are too many."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.found: dict[str, dict[Any, None]] = {name: {} for name in names}
         self.crowded: tuple[str, ...] = ()
 
-    @property
-    def open(self) -> list[str]:
-        """The columns that are collected."""
-        return list(self.found)
-
     def add(self, name: str, values: Iterable[Any]) -> None:
-        """Take values that are distinct among themselves."""
         self.found[name].update(dict.fromkeys(values))
-        if len(self.found[name]) > _MOST_CATEGORIES:
+        if len(self.found[name]) > MOST_CATEGORIES:
             del self.found[name]
             self.crowded += (name,)
 
@@ -196,19 +186,19 @@ class _Distinct:
 class Reservoir(Generic[Part]):
     """A uniform random sample of rows that come in parts.
 
-    Each row draws a key, and the rows with the least keys stay. Which rows these are depends on the
-    seed alone, not on how the rows are split into parts.
+    Each row draws a key, and the rows with the smallest keys stay. Which rows these are depends on
+    the seed alone, not on how the rows are split into parts.
 
     Args:
-        rows: how many stay.
-        seed: of the keys.
-        take: gives the rows of a part where a mask is true.
-        join: makes one part of several.
+        rows: How many stay.
+        seed: Seed for the keys.
+        select: Returns the rows of a part where a mask is true.
+        join: Makes one part of several.
 
     >>> pool = Reservoir(3, 0, lambda part, mask: part[mask], np.concatenate)
     >>> for start in range(0, 100, 10):
     ...     pool.add(np.arange(start, start + 10), 10)
-    >>> len(pool.parts()), pool.seen
+    >>> len(pool.rows_kept()), pool.seen
     (3, 100)
     """
 
@@ -216,32 +206,32 @@ class Reservoir(Generic[Part]):
         self,
         rows: int,
         seed: int,
-        take: Callable[[Part, npt.NDArray[np.bool_]], Part],
+        select: Callable[[Part, Mask], Part],
         join: Callable[[Sequence[Part]], Part],
     ) -> None:
         self.rows, self.seen = rows, 0
-        self._take, self._join = take, join
+        self._select, self._join = select, join
         self._random = np.random.default_rng(seed)
         self._parts: list[Part] = []
         self._keys: list[npt.NDArray[np.float64]] = []
         self._held, self._highest = 0, math.inf
 
     def add(self, part: Part, count: int) -> None:
-        """Take a part of `count` rows."""
+        """Consider the `count` rows of a part."""
         keys = self._random.random(count)
         keep = keys < self._highest
         self.seen += count
-        # An empty part is kept once, for its columns.
+        # One empty part is kept for its columns.
         if not keep.any() and self._parts:
             return
-        self._parts.append(part if keep.all() else self._take(part, keep))
+        self._parts.append(part if keep.all() else self._select(part, keep))
         self._keys.append(keys[keep])
         self._held += int(keep.sum())
-        if self._held > self.rows + max(self.rows // 2, _BATCH):
+        if self._held > self.rows + max(self.rows // 2, BATCH_ROWS):
             self._shrink()
 
-    def parts(self) -> Part:
-        """Return the rows that stayed, in their order."""
+    def rows_kept(self) -> Part:
+        """Return the sample, in the order in which rows came."""
         self._shrink()
         return self._parts[0]
 
@@ -250,6 +240,6 @@ class Reservoir(Generic[Part]):
         if len(keys) > self.rows:
             keep = np.zeros(len(keys), dtype=bool)
             keep[np.argpartition(keys, self.rows)[: self.rows]] = True
-            keys, part = keys[keep], self._take(part, keep)
+            keys, part = keys[keep], self._select(part, keep)
             self._highest = float(keys.max())
         self._parts, self._keys, self._held = [part], [keys], len(keys)

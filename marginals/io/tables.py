@@ -1,26 +1,286 @@
-"""Tables in files: CSV, TSV, Parquet and Arrow, whole or in batches, by the file's suffix.
+"""Table files: CSV, TSV, Parquet and Arrow, whole or in batches, by the file's suffix.
 
-The path "-" is standard input or output. Reading in batches and writing with `Writer` take memory
-for one batch (of Parquet, for one row group), whatever the size of the file; `sample` takes it for
-a number of random rows.
+The path "-" is standard input or output. Reading and writing in batches take memory for one batch
+(of Parquet, for one row group), whatever the size of the file.
 """
 
-from marginals.io.row_sampling import Sample, sample
-from marginals.io.table_formats import FORMATS, FrameError, Path, format_of
-from marginals.io.table_reading import batches, count, names, read
-from marginals.io.table_writing import Writer, write
+import contextlib
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-__all__ = [
-    "FORMATS",
-    "FrameError",
-    "Path",
-    "Sample",
-    "Writer",
-    "batches",
-    "count",
-    "format_of",
-    "names",
-    "read",
-    "sample",
-    "write",
-]
+import pandas as pd
+
+from marginals.io.arrow_tables import (
+    ArrowSink,
+    arrow_batches,
+    arrow_reader,
+    open_parquet,
+    pyarrow,
+    to_pandas,
+)
+from marginals.io.safe_files import FileError, Path, replacing
+from marginals.io.text_tables import SEPARATORS, TextSink, read_text, text_batches
+
+FORMATS = ("csv", "tsv", "parquet", "arrow")
+_SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+}
+
+
+def format_of(path: Path, format: str | None = None) -> str:
+    """Return the format that a file's suffix names, else `format`.
+
+    Standard input and output have no suffix, and are CSV by default.
+
+    >>> format_of("data.csv.gz"), format_of("data.feather"), format_of("-"), format_of("-", "tsv")
+    ('csv', 'arrow', 'csv', 'tsv')
+    """
+    if format not in (None, *FORMATS):
+        raise FileError(f"Expected the format to be one of {FORMATS}; got {format!r}.")
+    name = os.fspath(path).lower()
+    kind = _SUFFIXES.get(os.path.splitext(name.removesuffix(".gz"))[1])
+    if _is_gzip(name) and kind not in SEPARATORS:
+        kind = None
+    kind = kind or format or ("csv" if name == "-" else None)
+    if kind is None:
+        raise FileError(
+            f"Expected the name of a table to end in one of {', '.join(_SUFFIXES)}, .csv.gz or "
+            f".tsv.gz; got {os.fspath(path)!r}. Rename the file or choose a format of "
+            f"{', '.join(FORMATS)}."
+        )
+    return kind
+
+
+# Reading --------------------------------------------------------------------------------------
+
+
+def read(
+    path: Path,
+    format: str | None = None,
+    columns: Sequence[str] | None = None,
+    dtypes: Mapping[str, Any] | None = None,
+) -> pd.DataFrame:
+    """Read a table.
+
+    Args:
+        path: The file; "-" for standard input.
+        format: One of `FORMATS`, for standard input and files without a known suffix.
+        columns: The columns to read, in this order; by default all.
+        dtypes: Types of columns in text files, which are inferred otherwise. Dates in ISO 8601 are
+            recognised.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "cities.csv")
+    ...     with open(path, "w") as file:
+    ...         _ = file.write("city,founded\\nOslo,1040\\n")
+    ...     print(read(path))
+       city  founded
+    0  Oslo     1040
+    """
+    kind = format_of(path, format)
+    with opened(path, kind) as source:
+        if kind in SEPARATORS:
+            frame = read_text(source, kind, dtypes)
+        else:
+            frame = to_pandas(arrow_reader(source, kind, columns, 1 << 20).read_all())
+    return selected(frame, columns, path)
+
+
+def batches(
+    path: Path,
+    rows: int = 65_536,
+    format: str | None = None,
+    columns: Sequence[str] | None = None,
+    dtypes: Mapping[str, Any] | None = None,
+) -> Iterator[pd.DataFrame]:
+    """Read a table in batches of at most `rows` rows; a table without rows is one empty batch.
+
+    The index counts through all batches. The other arguments are those of `read`. Columns of a text
+    file that `dtypes` does not name are inferred again in each batch.
+    """
+    if rows < 1:
+        raise ValueError(f"Expected `rows` to be at least 1; got {rows}.")
+    kind = format_of(path, format)
+    start = 0
+    with opened(path, kind) as source:
+        frames: Any
+        if kind in SEPARATORS:
+            frames = text_batches(source, kind, dtypes, rows)
+        else:
+            frames = arrow_batches(source, kind, columns, rows)
+        with contextlib.closing(frames):  # before the file is closed
+            for part in frames:
+                frame = part if kind in SEPARATORS else to_pandas(part)
+                frame.index = pd.RangeIndex(start, start + len(frame))
+                start += len(frame)
+                yield selected(frame, columns, path)
+
+
+def count(path: Path, format: str | None = None) -> int | None:
+    """Return the number of rows if the file states it; None if one would have to read it all."""
+    kind = format_of(path, format)
+    if kind != "parquet" or os.fspath(path) == "-":
+        return None
+    with opened(path, kind) as source:
+        return int(open_parquet(source).metadata.num_rows)
+
+
+def names(path: Path, format: str | None = None) -> list[str] | None:
+    """Return the names of the columns; None for standard input, which can be read only once."""
+    kind = format_of(path, format)
+    if os.fspath(path) == "-":
+        return None
+    if kind in SEPARATORS:
+        return [str(name) for name in next(iter(batches(path, 1, kind))).columns]
+    with opened(path, kind) as source:
+        schema = arrow_reader(source, kind, None, 1).schema
+        return [str(name) for name in to_pandas(schema.empty_table()).columns]
+
+
+@contextlib.contextmanager
+def opened(path: Path, kind: str) -> Iterator[Any]:
+    """Open the bytes of a text file; of another, yield the path, or the bytes from the pipe."""
+    name = os.fspath(path)
+    with explained(path, kind):
+        if name == "-":
+            pipe = sys.stdin.buffer
+            yield pipe if kind in SEPARATORS else io.BytesIO(pipe.read())
+            return
+        _check_file(name)
+        if kind not in SEPARATORS:
+            yield name
+            return
+        with gzip.open(name, "rb") if _is_gzip(name) else open(name, "rb") as file:
+            yield file
+
+
+@contextlib.contextmanager
+def explained(path: Path, kind: str) -> Iterator[None]:
+    """Name the file when a library's error gives only the reason."""
+    try:
+        yield
+    except FileError:
+        raise
+    except (ValueError, TypeError, NotImplementedError, EOFError, zlib.error) as error:
+        raise FileError(
+            f"Expected {os.fspath(path)!r} to be a table in the format {kind}; got otherwise "
+            f"({error}). Check the file, or choose its format."
+        ) from error
+
+
+def selected(frame: pd.DataFrame, columns: Sequence[str] | None, path: Path) -> pd.DataFrame:
+    """Return some columns of a table that was read from a file; by default all."""
+    if columns is None:
+        return frame
+    absent = [name for name in columns if name not in frame.columns]
+    if absent:
+        raise FileError(
+            f"Expected {os.fspath(path)!r} to have the columns {absent}; it does not. Check the "
+            "table's header."
+        )
+    return frame[list(columns)]
+
+
+def _check_file(name: str) -> None:
+    if not os.path.exists(name):
+        raise FileNotFoundError(
+            f"Expected a table at {name!r}; there is no such file. Check the path, from the folder "
+            f"{os.getcwd()!r}."
+        )
+    if os.path.isdir(name):
+        raise IsADirectoryError(f"Expected {name!r} to be a table; it is a folder. Name a file.")
+    if os.path.isfile(name) and os.path.getsize(name) == 0:
+        raise FileError(f"Expected {name!r} to hold a table; the file is empty.")
+
+
+def _is_gzip(name: str) -> bool:
+    return name.lower().endswith(".gz")
+
+
+# Writing --------------------------------------------------------------------------------------
+
+
+def write(frame: pd.DataFrame, path: Path, format: str | None = None) -> None:
+    """Write a table without its index; see `writing`."""
+    with writing(path, format) as append:
+        append(frame)
+
+
+@contextlib.contextmanager
+def writing(path: Path, format: str | None = None) -> Iterator[Callable[[pd.DataFrame], None]]:
+    """Open a file for a table in parts, and yield the function that appends one.
+
+    The file appears, or replaces an old one, when the context ends without an error. The first part
+    decides the names and types of the columns.
+
+    Args:
+        path: The file; "-" for standard output.
+        format: One of `FORMATS`, for standard output and files without a known suffix.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "numbers.csv")
+    ...     with writing(path) as append:
+    ...         append(pd.DataFrame({"n": [1, 2]}))
+    ...         append(pd.DataFrame({"n": [3]}))
+    ...     read(path)["n"].tolist()
+    [1, 2, 3]
+    """
+    kind = format_of(path, format)
+    if kind not in SEPARATORS:
+        pyarrow()  # if it is missing, say so before an hour of work
+    columns: list[Any] = []
+
+    def append(frame: pd.DataFrame) -> None:
+        columns[:] = columns or list(frame.columns)
+        if list(frame.columns) != columns:
+            raise FileError(
+                f"Expected each part to have the columns {columns}; got {list(frame.columns)}."
+            )
+        with explained(path, kind):
+            sink.append(frame)
+
+    with _output(os.fspath(path), kind) as file:
+        sink = (
+            TextSink(file, kind)
+            if kind in SEPARATORS
+            else ArrowSink(file, kind, stream=os.fspath(path) == "-")
+        )
+        try:
+            yield append
+        except BaseException:
+            with contextlib.suppress(Exception):  # pyarrow would close later, on a closed file
+                sink.close()
+            raise
+        sink.close()
+
+
+@contextlib.contextmanager
+def _output(path: str, kind: str) -> Iterator[Any]:
+    """Open the file or standard output, as text or bytes."""
+    if path == "-":
+        yield sys.stdout if kind in SEPARATORS else sys.stdout.buffer
+        return
+    with replacing(path, "the output") as file:
+        if kind not in SEPARATORS:
+            yield file
+            return
+        packed = gzip.GzipFile("", "wb", fileobj=file) if _is_gzip(path) else file
+        text = io.TextIOWrapper(packed, encoding="utf-8", newline="")
+        try:
+            yield text
+        finally:
+            text.detach()  # flushes, and leaves `file` open
+            if packed is not file:
+                packed.close()

@@ -1,19 +1,16 @@
-"""The query language: `P(income > 50000 | age = 40)`, read by hand and answered by a model."""
+"""The query language: parse `P(income > 50000 | age = 40)` and answer it with a model."""
 
 from marginals.language.answer import Answer, answer
 from marginals.language.conditions import to_evidence
 from marginals.language.errors import QueryError
 from marginals.language.parser import parse, parse_conditions
 from marginals.language.printer import format
-from marginals.language.query_tree import Column, Condition, Exact, Interval, OneOf, Query
+from marginals.language.query_tree import Column, Condition, Query
 
 __all__ = [
     "Answer",
     "Column",
     "Condition",
-    "Exact",
-    "Interval",
-    "OneOf",
     "Query",
     "QueryError",
     "answer",

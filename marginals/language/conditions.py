@@ -1,44 +1,67 @@
-"""Conditions into evidence, as the columns of a table understand them.
+"""Conditions as cells of a table's columns: names resolved, and values as the columns hold them."""
 
-Evidence is a dict from column to an exact value, a pair (low, high] with None for an open end, or a
-set of categories. A pair leaves out its low end and takes in its high end; where single values have
-mass (integers, rounded numbers, atoms) an end that should be otherwise moves to the value before.
-"""
-
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from marginals.columns.dtypes import family, unit
-from marginals.columns.kinds import Categorical, Continuous, Integer
-from marginals.language.algebra import combine, contains
-from marginals.language.errors import QueryError, did_you_mean
-from marginals.language.native_values import category, native
-from marginals.language.query_tree import Column, Condition, Exact, Interval, OneOf
+from marginals.cells.cell import (
+    MISSING,
+    NOTHING,
+    Cell,
+    Exact,
+    Interval,
+    OneOf,
+    contains,
+    intersect,
+    is_empty,
+)
+from marginals.columns.dtypes import family, zone
+from marginals.columns.kinds import Categorical
+from marginals.columns.plain_values import did_you_mean
+from marginals.language.errors import QueryError
+from marginals.language.query_tree import Column, Condition, Value
 
-# A bound this close to a rounded value, in steps, is meant to be that value.
-_NEAR = 1e-9
+__all__ = ["name_in", "to_cells", "to_evidence"]
+
+_TIME = "Write a time such as 2024-01-31 or '2024-01-31 12:00'."
+_SPAN = "Write a duration such as '3 days' or '2 hours 30 minutes'."
 
 
-def to_evidence(conditions: Iterable[Condition], schema: Any, text: str = "") -> dict[Any, Any]:
-    """Translate conditions, of which several may be on one column.
+def to_evidence(conditions: Iterable[Condition], schema: Any, text: str = "") -> dict[Any, Cell]:
+    """Return conditions as evidence, a dict of cells by column; refuse contradictions.
 
     Args:
-        conditions: of a query.
+        conditions: of a query; several may be on one column.
         schema: the table's, `model.schema_`.
         text: of the query, for errors that point at the place.
 
     >>> from marginals.language.parser import parse_conditions
     >>> from marginals.columns import Column, Integer, Schema
     >>> schema = Schema((Column("age", Integer(), "int64", "given"),))
-    >>> to_evidence(parse_conditions("20 <= age < 30"), schema)
-    {'age': (19, 29)}
+    >>> to_evidence(parse_conditions("age > 20, age <= 30"), schema)
+    {'age': Interval(low=20, high=30, low_closed=False, high_closed=True)}
     """
-    groups: dict[Any, list[Condition]] = {}
+    conditions = list(conditions)
+    cells = to_cells(conditions, schema, text)
+    for condition in reversed(conditions):
+        if is_empty(cells[name_in(schema, condition, text)]):
+            raise QueryError(
+                f"Expected the conditions on {condition.column!r} to leave a value that it can "
+                "take; got a contradiction. Drop or widen one of them.",
+                text,
+                condition.at,
+            )
+    return cells
+
+
+def to_cells(conditions: Iterable[Condition], schema: Any, text: str = "") -> dict[Any, Cell]:
+    """Return the cell that conditions leave for each column: `NOTHING` for a contradiction."""
+    cells: dict[Any, Cell] = {}
     for condition in conditions:
-        groups.setdefault(name_in(schema, condition, text), []).append(condition)
-    return {name: _known(schema[name], group, text) for name, group in groups.items()}
+        name = name_in(schema, condition, text)
+        cell = _native(schema[name], condition, text)
+        cells[name] = intersect(cells.get(name, MISSING), cell)
+    return cells
 
 
 def name_in(schema: Any, part: Column | Condition, text: str = "") -> Any:
@@ -54,143 +77,122 @@ def name_in(schema: Any, part: Column | Condition, text: str = "") -> Any:
     )
 
 
-def has_mass(schema: Any, name: Any, known: Any) -> bool:
-    """Say whether a piece of evidence has a probability and not only a density."""
-    kind = schema[name].kind
-    if isinstance(known, tuple | set) or not isinstance(kind, Continuous):
-        return True
-    return kind.resolution is not None or known in kind.atoms
+def _native(column: Any, condition: Condition, text: str) -> Cell:
+    """Return a condition's cell with the values that the column holds."""
+    cell = condition.cell
+    categorical = isinstance(column.kind, Categorical)
 
+    def convert(value: Any) -> Any:
+        read = _category if categorical else _number_or_time
+        return None if value is None else read(column, value, condition, text)
 
-def _known(column: Any, conditions: list[Condition], text: str) -> Any:
-    if isinstance(column.kind, Categorical):
-        return _categories(column, conditions, text)
-    (condition,) = combine((native(column, condition, text) for condition in conditions), text)
-    interval = _run(column, condition, text) if isinstance(condition, OneOf) else condition
-    if isinstance(interval, Exact):
-        return interval.value
-    density = isinstance(column.kind, Continuous) and column.kind.resolution is None
-    if density and interval.low is not None and interval.low == interval.high:
-        return interval.low
-    return _pair(column, interval, text)
+    if isinstance(cell, Exact):
+        return Exact(convert(cell.value))
+    if isinstance(cell, OneOf):
+        return OneOf(tuple(map(convert, cell.values)))
+    if not categorical:
+        native = replace(cell, low=convert(cell.low), high=convert(cell.high))
+        return NOTHING if is_empty(native) else native
+    return _categories_between(column, cell, condition, text)
 
 
 # Categories -----------------------------------------------------------------------------------
 
 
-def _categories(column: Any, conditions: list[Condition], text: str) -> Any:
+def _categories_between(column: Any, cell: Interval, condition: Condition, text: str) -> Cell:
     categories = column.kind.categories
-    left = set(range(len(categories)))
-    for condition in conditions:
-        left &= _codes(column, condition, text)
-        if not left:
-            raise _contradiction(condition, text)
-    if any(isinstance(condition, Exact) for condition in conditions):
-        return categories[min(left)]
-    return {categories[code] for code in left}
-
-
-def _codes(column: Any, condition: Condition, text: str) -> set[int]:
-    categories = column.kind.categories
-    if isinstance(condition, Exact):
-        return {category(column, condition.value, condition, text)}
-    if isinstance(condition, OneOf):
-        return {category(column, value, condition, text) for value in condition.values}
+    ends = [end for end in (cell.low, cell.high) if end is not None]
     if column.ordered:
-        ends = [
-            None if end is None else category(column, end, condition, text)
-            for end in (condition.low, condition.high)
-        ]
-        coded = replace(condition, low=ends[0], high=ends[1])
-        return {code for code in range(len(categories)) if contains(coded, code)}
-    numbers = all(_is_number(value) for value in categories)
-    if not numbers or not all(_is_number(e) for e in (condition.low or 0, condition.high or 0)):
+        low, high = (
+            None if end is None else column.codes[_category(column, end, condition, text)]
+            for end in (cell.low, cell.high)
+        )
+        coded = replace(cell, low=low, high=high)
+        return OneOf(tuple(value for value, c in column.codes.items() if contains(coded, c)))
+    if ends and not all(map(_is_number, (*categories, *ends))):
         raise QueryError(
             f"Expected a category or a set for {column.name!r}, whose categories have no order; "
             f"got an interval. Write: {column.name} in {{...}}.",
             text,
             condition.at,
         )
-    return {code for code, value in enumerate(categories) if contains(condition, value)}
+    return OneOf(tuple(value for value in categories if contains(cell, value)))
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _category(column: Any, value: Value, condition: Condition, text: str) -> Any:
+    """Return the category that a value names: as it is, as text, or as a number."""
+    categories = column.kind.categories
+    for same in (_same, _same_text, _same_number):
+        for category in categories:
+            if same(value, category):
+                return category
+    remedy = did_you_mean(str(value), map(str, categories))
+    raise _unfit(column, "a category", value, remedy, condition, text)
+
+
+def _same(value: Value, category: Any) -> bool:
+    return isinstance(value, bool) == isinstance(category, bool) and bool(value == category)
+
+
+def _same_text(value: Value, category: Any) -> bool:
+    texts = {str(category)}
+    if hasattr(category, "isoformat"):
+        texts |= {category.isoformat(), category.isoformat().removesuffix("T00:00:00")}
+    written = str(value)
+    return written in texts or (isinstance(value, bool) and written.lower() in texts)
+
+
+def _same_number(value: Value, category: Any) -> bool:
+    texts = isinstance(value, str) or isinstance(category, str)
+    return not texts and bool(value == category)
+
+
 # Numbers and times ----------------------------------------------------------------------------
 
 
-def _run(column: Any, condition: OneOf, text: str) -> Exact | Interval:
-    """Write a set of numbers as an exact value or as an interval of integers without gaps."""
-    values: list[Any] = sorted(set(condition.values))
-    if len(values) == 1:
-        return Exact(condition.column, values[0], condition.at)
-    whole = isinstance(column.kind, Integer) and all(value == int(value) for value in values)
-    if whole and values[-1] - values[0] == len(values) - 1:
-        return Interval(condition.column, values[0], values[-1], True, True, condition.at)
-    raise QueryError(
-        f"Expected categories, or whole numbers without gaps, in a set; {column.name!r} is "
-        f"{type(column.kind).__name__.lower()} and got {values}. Ask for each value, or for an "
-        "interval.",
-        text,
-        condition.at,
-    )
+def _number_or_time(column: Any, value: Value, condition: Condition, text: str) -> Any:
+    held = family(column.dtype)
+    if held == "number":
+        if isinstance(value, bool | str):
+            remedy = "Write it without quotes, leading zeros or units."
+            raise _unfit(column, "a number", value, remedy, condition, text)
+        return value
+    expected, remedy = ("a time", _TIME) if held == "time" else ("a duration", _SPAN)
+    if not isinstance(value, str):
+        raise _unfit(column, expected, value, remedy, condition, text)
+    try:
+        return _time(column, value) if held == "time" else _span(value)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise _unfit(column, expected, value, remedy, condition, text) from error
 
 
-def _pair(column: Any, interval: Interval, text: str) -> tuple[Any, Any]:
-    low = _end(column, interval.low, before=interval.low_closed)
-    high = _end(column, interval.high, before=not interval.high_closed)
-    if low is not None and high is not None and low >= high:
-        raise _contradiction(interval, text)
-    return low, high
-
-
-def _end(column: Any, end: Any, before: bool) -> Any:
-    """Return a whole number for integers, and with `before` an end that leaves a value above it."""
-    kind = column.kind
-    if end is None:
-        return None
-    if isinstance(kind, Integer):
-        return math.ceil(end) - 1 if before else math.floor(end)
-    if not before:
-        return end
-    if kind.resolution is not None:
-        return end - kind.resolution if _on_lattice(column, end) else end
-    return _just_before(column, end) if end in kind.atoms else end
-
-
-def _just_before(column: Any, end: Any) -> Any:
-    if family(column.dtype) == "number":
-        return math.nextafter(end, -math.inf)
+def _time(column: Any, value: str) -> Any:
+    """Read a time; without a time zone it is in the column's own."""
     import pandas as pd
 
-    return end - pd.Timedelta(1, unit(column.dtype))
+    time, own = pd.to_datetime(value, format="ISO8601"), zone(column.dtype)
+    if time is pd.NaT or (own is None and time.tz is not None):
+        raise ValueError(value)
+    if own is None:
+        return time
+    return time.tz_localize(own) if time.tz is None else time.tz_convert(own)
 
 
-def _on_lattice(column: Any, end: Any) -> bool:
-    """Say whether an end is one of the values of a rounded column."""
-    if family(column.dtype) == "number":
-        steps = (end - column.offset) / column.kind.resolution
-    else:
-        steps = (end - _reference(column, end)) / column.kind.resolution
-    return abs(steps - round(steps)) <= _NEAR + 8 * 2.3e-16 * abs(steps)
-
-
-def _reference(column: Any, like: Any) -> Any:
-    """Return the time or duration from which the column counts its steps."""
+def _span(value: str) -> Any:
     import pandas as pd
 
-    name = unit(column.dtype)
-    if family(column.dtype) == "span":
-        return pd.Timedelta(column.reference, name)
-    return pd.Timestamp(column.reference, unit=name, tz="UTC" if like.tz is not None else None)
+    span = pd.Timedelta(value)
+    if span is pd.NaT or value.strip().isdigit():  # a number without a unit
+        raise ValueError(value)
+    return span
 
 
-def _contradiction(condition: Condition, text: str) -> QueryError:
-    return QueryError(
-        f"Expected the conditions on {condition.column!r} to leave a value that it can take; got "
-        "a contradiction. Drop or widen one of them.",
-        text,
-        condition.at,
-    )
+def _unfit(
+    column: Any, expected: str, value: Value, remedy: str, condition: Condition, text: str
+) -> QueryError:
+    message = f"Expected {expected} for column {column.name!r}; got {value!r}. {remedy}"
+    return QueryError(message, text, condition.at)

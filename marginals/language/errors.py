@@ -1,19 +1,17 @@
-"""The error of the query language: what was expected, and where."""
+"""The error of the query language, which points at a place in the text."""
 
-import difflib
 import unicodedata
-from collections.abc import Iterable
 
 _WIDTH = 72  # characters of the query shown around the place
 
 
 class QueryError(ValueError):
-    """A query cannot be read or answered; shows the place in the text.
+    """A query that cannot be read or answered; shows the place in the text.
 
     Args:
-        message: what was expected, what came, and what to do.
+        message: what was expected, what was found, and what to do.
         text: the query.
-        position: of the place in it, None if there is none to show.
+        position: where in the text; None if there is no place to show.
 
     >>> print(QueryError("Expected a value.", "P(age > )", 8))
     Expected a value.
@@ -27,23 +25,6 @@ class QueryError(ValueError):
         self.position = position
         shown = position is not None and text != ""
         super().__init__(f"{message}\n{_pointer(text, position or 0)}" if shown else message)
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Suggest the nearest of the known names, or list them.
-
-    >>> did_you_mean("incom", ["income", "age"])
-    "Did you mean 'income'?"
-    >>> did_you_mean("x", ["income", "age"])
-    "Known: 'income', 'age'."
-    """
-    names = list(dict.fromkeys(known))
-    folded = {other.casefold(): other for other in reversed(names)}
-    near = difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.65)
-    if near:
-        return f"Did you mean {' or '.join(repr(folded[other]) for other in near)}?"
-    more = ", ..." if len(names) > 12 else ""
-    return f"Known: {', '.join(map(repr, names[:12]))}{more}."
 
 
 def _pointer(text: str, position: int) -> str:

@@ -1,8 +1,8 @@
-"""Queries from text, by recursive descent.
+"""Parse queries by recursive descent.
 
     query      = "P(" conditions given ")" | "p(" conditions given ")"
                | "E[" column given "]" | "SD[" column given "]"
-               | "Q[" number {"," number} "](" column given ")"
+               | "Q[" level {"," level} "](" column given ")"
     given      = ["|" conditions]
     conditions = condition {"," condition}
     condition  = operand sign operand [sign operand] | column "in" (set | interval)
@@ -11,25 +11,16 @@
     interval   = ("(" | "[") value "," value (")" | "]")
 
 A column is a word, or anything in double quotes or backticks. A value is a number, true or false, a
-date, a word, or anything in single or double quotes. In `a = b` the column is on the left unless
-only the right side can be one.
+date, a word, or anything in single or double quotes. In `a = b` the column is on the left, unless
+only the right side can be a column. A level is strictly between 0 and 1.
 """
 
 import math
 from typing import NoReturn, final
 
-from marginals.language.algebra import combine_numbers
+from marginals.cells.cell import Exact, Interval, OneOf
 from marginals.language.errors import QueryError
-from marginals.language.query_tree import (
-    Column,
-    Condition,
-    Exact,
-    Function,
-    Interval,
-    OneOf,
-    Query,
-    Value,
-)
+from marginals.language.query_tree import Column, Condition, Function, Query, Value
 from marginals.language.tokens import Token, tokenize
 
 FORMS: dict[Function, str] = {
@@ -45,25 +36,25 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def parse(text: str) -> Query:
-    """Read a query.
+    """Parse a query.
 
-    >>> parse("Q[0.5](income | 20 <= age < 30)").given
-    (Interval(column='age', low=20, high=30, low_closed=True, high_closed=False),)
+    >>> parse("Q[0.5](income | age = 40)").given
+    (Condition(column='age', cell=Exact(value=40)),)
     """
     return _Parser(text).query()
 
 
 def parse_conditions(text: str) -> tuple[Condition, ...]:
-    """Read conditions alone, as they stand behind the bar; none in an empty text.
+    """Parse conditions alone, as they follow the bar; an empty text has none.
 
-    >>> parse_conditions("age = 40, city in {Oslo, Bergen}")
-    (Exact(column='age', value=40), OneOf(column='city', values=('Oslo', 'Bergen')))
+    >>> parse_conditions("city in {Oslo, Bergen}")
+    (Condition(column='city', cell=OneOf(values=('Oslo', 'Bergen'))),)
     """
     return _Parser(text).only_conditions()
 
 
 class Cursor:
-    """A place among the tokens of a text."""
+    """A position among the tokens of a text."""
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
@@ -74,24 +65,24 @@ class Cursor:
 
     @property
     def token(self) -> Token:
-        """The token at the place."""
+        """The next token."""
         return self.tokens[self.index]
 
     def advance(self) -> Token:
-        """Return the token and go on to the next."""
+        """Consume and return the next token."""
         token = self.token
         self.index = min(self.index + 1, len(self.tokens) - 1)
         return token
 
     def accept(self, *signs: str) -> Token | None:
-        """Take one of these signs if it is next."""
+        """Consume one of these signs if it is next."""
         return self.advance() if self.token.is_sign(*signs) else None
 
     def expect(self, sign: str, remedy: str = "") -> Token:
-        """Take this sign, which must be next."""
+        """Consume this sign, which must be next."""
         return self.accept(sign) or self.fail(f"{sign!r}", remedy)
 
-    def finish(self, remedy: str = "Ask one question at a time.") -> None:
+    def finish(self, remedy: str = "Write one query at a time.") -> None:
         """Check that nothing follows."""
         if self.token.kind != "end":
             self.fail("the end of the text", remedy)
@@ -113,7 +104,7 @@ class Cursor:
         if token.text in ("or", "||"):
             return "For one of several values write: city in {Oslo, Bergen}."
         if token.is_sign("!=") or token.text in ("not", "!"):
-            return "For other values than one, list them in a set or ask for 1 - P(...)."
+            return "For other values than one, list them in a set or compute 1 - P(...)."
         return ""
 
 
@@ -138,7 +129,7 @@ class _Parser(Cursor):
         if self.token.kind == "end":
             return ()
         conditions = self._conditions()
-        self.finish("Close no bracket and use no bar in conditions that stand alone.")
+        self.finish("Write conditions without a bar or a function around them.")
         return conditions
 
     def _function(self) -> Function:
@@ -158,9 +149,9 @@ class _Parser(Cursor):
 
     def _level(self) -> float:
         level = self.token.value
-        fine = self.token.kind == "number" and not isinstance(level, str) and 0 <= level <= 1
+        fine = self.token.kind == "number" and not isinstance(level, str) and 0 < level < 1
         if not fine:
-            self.fail("a level between 0 and 1", f"Write for example: {FORMS['Q']}.")
+            self.fail("a level strictly between 0 and 1", f"Write for example: {FORMS['Q']}.")
         self.advance()
         return float(level)
 
@@ -179,7 +170,7 @@ class _Parser(Cursor):
             conditions.append(self._condition(exact))
         if not (self.token.kind == "end" or self.token.is_sign("|", ")", "]")):
             self.fail("',' or the end of the conditions")
-        return combine_numbers(conditions, self.text)
+        return tuple(conditions)
 
     def _condition(self, exact: bool) -> Condition:
         first = self._operand()
@@ -249,7 +240,7 @@ class _Parser(Cursor):
     def _relation(self, column: Column, sign: str, value: Value) -> Condition:
         if sign == "=":
             self._check_finite(column, [value])
-            return Exact(column.column, value, column.at)
+            return Condition(column.column, Exact(value), column.at)
         closed = sign.endswith("=")
         if sign[0] == ">":
             return self._interval(column, value, math.inf, closed, False)
@@ -258,12 +249,11 @@ class _Parser(Cursor):
     def _set(self, column: Column, values: list[Value]) -> Condition:
         self._check_finite(column, values)
         distinct = {(isinstance(value, bool), value): value for value in values}
-        return OneOf(column.column, tuple(distinct.values()), column.at)
+        return Condition(column.column, OneOf(tuple(distinct.values())), column.at)
 
     def _interval(
         self, column: Column, low: Value, high: Value, low_closed: bool, high_closed: bool
     ) -> Condition:
-        """Make an interval; infinite ends are none."""
         if low == math.inf or high == -math.inf:
             raise QueryError(
                 f"Expected {column.column!r} to have finite values in the interval; got none. "
@@ -271,9 +261,8 @@ class _Parser(Cursor):
                 self.text,
                 column.at,
             )
-        ends = (None if low == -math.inf else low), (None if high == math.inf else high)
-        closed = low_closed and ends[0] is not None, high_closed and ends[1] is not None
-        return Interval(column.column, *ends, *closed, column.at)
+        cell = Interval(low, high, low_closed, high_closed)
+        return Condition(column.column, cell, column.at)
 
     def _check_finite(self, column: Column, values: list[Value]) -> None:
         if any(isinstance(value, float) and math.isinf(value) for value in values):

@@ -1,11 +1,12 @@
 """Queries as text, which `parse` reads back."""
 
-from marginals.language.query_tree import Column, Condition, Exact, Interval, OneOf, Query, Value
+from marginals.cells.cell import Exact, Interval, OneOf
+from marginals.language.query_tree import Column, Condition, Query, Value
 from marginals.language.tokens import is_plain
 
 
 def format(query: Query) -> str:
-    """Write a query in one way, whatever way it was written.
+    """Write a query in its standard form.
 
     >>> from marginals.language.parser import parse
     >>> format(parse('P( 30>age>=20 , "home town"=Oslo )'))
@@ -31,15 +32,15 @@ def format_conditions(conditions: tuple[Condition, ...]) -> str:
 def format_condition(condition: Condition) -> str:
     """Write a condition.
 
-    >>> format_condition(Interval("age", low=20))
+    >>> format_condition(Condition("age", Interval(low=20)))
     'age > 20'
     """
-    name = format_name(condition.column)
-    if isinstance(condition, Exact):
-        return f"{name} = {format_value(condition.value)}"
-    if isinstance(condition, OneOf):
-        return f"{name} in {{{', '.join(map(format_value, condition.values))}}}"
-    return _interval(name, condition)
+    name, cell = format_name(condition.column), condition.cell
+    if isinstance(cell, Exact):
+        return f"{name} = {format_value(cell.value)}"
+    if isinstance(cell, OneOf):
+        return f"{name} in {{{', '.join(map(format_value, cell.values))}}}"
+    return _interval(name, cell)
 
 
 def format_name(name: str) -> str:

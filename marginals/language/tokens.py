@@ -1,4 +1,4 @@
-"""Text into tokens."""
+"""Split the text of a query into tokens."""
 
 import re
 import unicodedata
@@ -39,10 +39,10 @@ class Token:
 
     Args:
         kind: "quoted", "doubted" and "ticked" are in single, double and back quotes; "unknown" is a
-            character that belongs to nothing.
+            character that starts no token.
         text: as it was written.
         at: where it starts.
-        value: what it stands for.
+        value: what it means.
     """
 
     kind: Kind
@@ -51,7 +51,7 @@ class Token:
     value: Value
 
     def is_sign(self, *signs: str) -> bool:
-        """Say whether it is one of these signs; `in` is one too."""
+        """Say whether it is one of these signs; `in` counts as a sign."""
         return self.kind == "sign" and self.value in signs
 
     def is_name(self) -> bool:
@@ -65,7 +65,7 @@ class Token:
 
 
 def tokenize(text: str) -> list[Token]:
-    """Cut the text into tokens; the last one is its end.
+    """Split the text into tokens; the last one is the end.
 
     >>> [token.value for token in tokenize("age >= 1e3")]
     ['age', '>=', 1000.0, '']
@@ -128,7 +128,7 @@ def _word(text: str, at: int) -> Token:
 
 
 def _is_word(character: str) -> bool:
-    """Letters and digits of any script, their marks, the underscore and the dot."""
+    """Say whether it is a letter, digit or mark of any script, an underscore or a dot."""
     if not character:
         return False
     return (

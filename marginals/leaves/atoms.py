@@ -1,4 +1,4 @@
-"""Leaves with atoms: points of positive mass (zero-inflated columns) beside a density."""
+"""Leaves with atoms: a density plus points of positive mass, as in zero-inflated columns."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -7,13 +7,14 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from marginals.cells import Cells, Truncation
+from marginals.cells.evidence import Evidence
 from marginals.leaves.family import ContinuousLeaves, LeafEvaluation, LeafFamily
 from marginals.leaves.neural import NeuralLeaves
 from marginals.leaves.shared import SharedLeaves
 from marginals.numerics import draw, invert_monotone, log_matmul, logsumexp, select
+from marginals.runtime.backend import QUERY, Backend
 
-# Numbers that intervals of all components hold at a time where one of them is wanted.
+# Floats held at a time by intervals of all components, of which each cell needs one.
 _MOST_NUMBERS = 1 << 22
 
 CONTINUOUS: dict[str, Callable[..., ContinuousLeaves]] = {
@@ -26,13 +27,13 @@ CONTINUOUS: dict[str, Callable[..., ContinuousLeaves]] = {
 class AtomLeaves(LeafFamily):
     """Leaves that put mass on given points of each column, and the rest on a continuous leaf.
 
-    The value of an exact cell is the mass if it is an atom and the density if not. An atom is
-    recognised by equality in the precision of the evidence.
+    The value of an exact cell is the mass if it equals an atom, in the precision of the evidence,
+    and the density if not.
 
     Args:
-        atoms: for each column, its atoms.
+        atoms: the atoms of each column.
         width: the number of components M.
-        inner: the family of the continuous part and its options, neural leaves by default.
+        inner: kind and options of the continuous family, neural leaves by default.
 
     >>> leaves = AtomLeaves([(0.0,)], width=2)
     >>> leaves.evaluate(torch.tensor([[0.0]]), [0]).log_density.exp().sum() > 0
@@ -54,13 +55,13 @@ class AtomLeaves(LeafFamily):
         options = {**(inner or {"kind": "neural"}), "columns": len(self.atoms), "width": width}
         self.inner: ContinuousLeaves = CONTINUOUS[options.pop("kind")](**options)
         most = max(len(points) for points in self.atoms)
-        # One logit per atom, then that of the continuous part.
+        # One logit per atom, then one for the continuous part.
         self.logits = nn.Parameter(torch.zeros(len(self.atoms), width, most + 1))
         counts = torch.tensor([len(points) for points in self.atoms])
         absent = torch.arange(most + 1) >= counts[:, None]
         absent[:, -1] = False
         self.register_buffer("absent", absent, persistent=False)  # (D, A + 1)
-        self.middle = torch.zeros(len(self.atoms))  # of the continuous part, to start at
+        self.middle = torch.zeros(len(self.atoms))  # median of the continuous part
 
     @property
     def size(self) -> tuple[int, int]:
@@ -68,24 +69,26 @@ class AtomLeaves(LeafFamily):
         return self.inner.size
 
     def config(self) -> dict[str, Any]:
-        """Return what `__init__` needs, as JSON."""
+        """Return the arguments of `__init__`, as JSON."""
         return {
             "atoms": [list(points) for points in self.atoms],
             "width": self.size[1],
             "inner": {"kind": self.inner.kind, **self.inner.config()},
         }
 
-    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+    def log_values(self, cells: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
-        lower, upper = cells.lower, cells.upper
-        log_mass = self._log_mass(columns)
-        value = self._exact(upper, self.inner.log_values(Cells(upper, upper), columns), columns)
-        if cells.intervals and upper is not lower:
+        columns = cells.columns
+        lower, upper = cells.by_column()
+        density = self.inner.log_values(Evidence(columns, cells.upper, cells.upper), backend)
+        value = self._exact(upper, density, columns, backend.host_free)
+        if cells.has_intervals:
             inside = self._within(lower, upper, columns)
-            smooth = log_mass[..., -1][:, None] + self.inner.log_interval(lower, upper, columns)
-            mass = torch.logaddexp(smooth, self._sum_atoms(inside, columns))
+            smooth = self._log_mass(columns)[..., -1][:, None]
+            smooth = smooth + self.inner.log_interval(lower, upper, columns)
+            mass = torch.logaddexp(smooth, self._sum_atoms(inside, columns, backend.host_free))
             value = torch.where((lower < upper)[..., None], mass, value)
-            # Everything is certainty, not a sum that rounds to it.
+            # The whole line is certain, not a sum that rounds to one.
             everything = (lower == -torch.inf) & (upper == torch.inf)
             value = torch.where(everything[..., None], 0.0, value)
         return torch.where(upper.isnan()[..., None], 0.0, value)
@@ -109,7 +112,7 @@ class AtomLeaves(LeafFamily):
         """Return the smallest x (n, B, Q) at which mixtures with weights (n, B, M) reach u."""
         shape = log_u.shape
         weights = log_weights.repeat_interleave(shape[-1], 1)  # (n, B Q, M)
-        # In float64, so that a quantile that is an atom equals it to the last digit.
+        # In float64, so that a quantile at an atom equals it to the last digit.
         target = (log_u.double() - log_1mu.double()).flatten(1)
 
         def at(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -123,8 +126,8 @@ class AtomLeaves(LeafFamily):
             return log_cdf - log_sf, (log_density - log_cdf - log_sf).exp()
 
         low, high = self._bracket(target, weights, columns)
-        # Where u falls into the jump at an atom, the quantile is the atom itself: a bracket of one
-        # point. Bisection would creep up to it.
+        # Where u falls into the jump at an atom, the quantile is the atom: a bracket of one point,
+        # which bisection would only creep up to.
         for points in self._points(columns, low).unbind(-1):
             atom = points.expand(low.shape)
             log_cdf, log_sf, log_jump = at(torch.nan_to_num(atom))
@@ -146,25 +149,21 @@ class AtomLeaves(LeafFamily):
         return inside + (mass[..., :-1] * at_atoms[:, None]).sum(-1)
 
     def sample(
-        self,
-        components: Tensor,
-        columns: Sequence[int],
-        within: Truncation,
-        generator: torch.Generator | None = None,
+        self, components: Tensor, cells: Evidence, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
-        lower, upper = within.lower, within.upper
+        """Draw from leaf `components[i, r]` of column i within the cell of each row, (n, B)."""
+        columns = cells.columns
+        lower, upper = cells.by_column()
         free = lower.isnan() | (lower == upper)
-        # Without an interval every continuous leaf counts whole.
-        bounded = lower is not upper
         low, high = torch.where(free, -torch.inf, lower), torch.where(free, torch.inf, upper)
         rows = torch.arange(len(columns), device=lower.device)[:, None]
-        log_mass = self._log_mass(columns)[rows, components]  # (n, N, A + 1)
-        whole = log_mass.new_zeros(*low.shape, 1)
-        smooth = self._log_smooth(low, high, components, columns) if bounded else whole
+        log_mass = self._log_mass(columns)[rows, components]  # (n, B, A + 1)
+        smooth = log_mass[..., -1:]
+        if cells.has_intervals:  # otherwise every continuous leaf counts whole
+            smooth = smooth + self._log_smooth(low, high, components, columns)
         inside = torch.where(self._within(low, high, columns), log_mass[..., :-1], -torch.inf)
-        choice = draw(torch.cat([inside, log_mass[..., -1:] + smooth], -1), generator)
-        smooth_draw = self.inner.sample(components, columns, within, generator)
+        choice = draw(torch.cat([inside, smooth], -1), generator)
+        smooth_draw = self.inner.sample(components, cells, generator)
         points = self._points(columns, lower).expand(*lower.shape, -1)
         atom = points.gather(2, choice.clamp_max(points.shape[-1] - 1)[..., None])[..., 0]
         drawn = torch.where(choice < points.shape[-1], atom, smooth_draw)
@@ -172,7 +171,7 @@ class AtomLeaves(LeafFamily):
 
     @torch.no_grad()
     def scale_to(self, data: Tensor) -> None:
-        """Take scales from the values that are no atoms, and masses from the counts."""
+        """Take scales from the values off the atoms, and masses from the counts."""
         columns = range(len(data))
         hit = self._points(columns, data) == data[..., None]  # (D, N, A)
         rest = torch.where(hit.any(-1), torch.nan, data)
@@ -183,7 +182,7 @@ class AtomLeaves(LeafFamily):
 
     @torch.no_grad()
     def start(self, rows: Tensor, generator: torch.Generator | None = None) -> None:
-        """Lean component k towards the atom, or the kernel, that its row `rows` (D, M) shows."""
+        """Move component k towards the atom, or a kernel on the value, in `rows` (D, M)."""
         hit = self._points(range(len(rows)), rows) == rows[..., None]  # (D, M, A)
         kernel = torch.cat([hit, ~hit.any(-1, keepdim=True)], -1)
         mass = 0.5 * self._log_mass(range(len(rows))).exp() + 0.5 * kernel
@@ -193,13 +192,13 @@ class AtomLeaves(LeafFamily):
 
     @torch.no_grad()
     def start_weighted(self, data: Tensor, shares: Tensor) -> None:
-        """Count atoms and other values of data (D, N) by shares (N, M); the latter go inside."""
+        """Count atoms and other values of data (D, N), weighted by shares (N, M)."""
         columns = range(len(data))
         hit = self._points(columns, data) == data[..., None]  # (D, N, A)
         rest = torch.where(hit.any(-1), torch.nan, data)
         kinds = torch.cat([hit, rest.isfinite()[..., None]], -1)  # (D, N, A + 1)
         counts = torch.einsum("dna,nm->dma", kinds.to(shares), shares)
-        mass = counts + self._log_mass(columns).exp()  # and a row of the margin
+        mass = counts + self._log_mass(columns).exp()  # plus one row of the margin
         self.logits.copy_(torch.where(self.absent[:, None], 0.0, mass.log()))
         self.inner.start_weighted(rest, shares)
 
@@ -243,17 +242,20 @@ class AtomLeaves(LeafFamily):
         points = self._points(columns, lower)
         return (points > lower[..., None]) & (points <= upper[..., None])  # (n, B, A)
 
-    def _sum_atoms(self, chosen: Tensor, columns: Sequence[int]) -> Tensor:
+    def _sum_atoms(self, chosen: Tensor, columns: Sequence[int], host_free: bool = False) -> Tensor:
         """Sum the masses of the chosen atoms (n, B, A), (n, B, M)."""
         log_mass = self._log_mass(columns)[..., :-1]
         log_mask = torch.where(chosen, 0.0, -torch.inf).to(log_mass.dtype)
-        return log_matmul(log_mask, log_mass)
+        return log_matmul(log_mask, log_mass, host_free=host_free)
 
-    def _exact(self, x: Tensor, log_density: Tensor, columns: Sequence[int]) -> Tensor:
+    def _exact(
+        self, x: Tensor, log_density: Tensor, columns: Sequence[int], host_free: bool = False
+    ) -> Tensor:
         """Return the mass at atoms and the continuous part's share of the density elsewhere."""
         hit = self._points(columns, x) == x[..., None]  # (n, B, A)
         smooth = self._log_mass(columns)[..., -1][:, None] + log_density
-        return torch.where(hit.any(-1)[..., None], self._sum_atoms(hit, columns), smooth)
+        mass = self._sum_atoms(hit, columns, host_free)
+        return torch.where(hit.any(-1)[..., None], mass, smooth)
 
     def _bracket(
         self, target: Tensor, weights: Tensor, columns: Sequence[int]

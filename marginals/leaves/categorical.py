@@ -1,22 +1,23 @@
 """Leaves of categorical columns: theta_kjc, the mass of category c under component k."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
-from marginals.cells import Cells, Truncation
-from marginals.leaves.family import LeafEvaluation, LeafFamily
+from marginals.cells.evidence import Evidence
+from marginals.leaves.family import LeafEvaluation, LeafFamily, check_positive, normal_like
 from marginals.numerics import draw, index_of, log_matmul, select
+from marginals.runtime.backend import QUERY, Backend
 
 
 @final
 class CategoricalLeaves(LeafFamily):
     """Masses of the codes 0..C_j - 1 of D columns under M components.
 
-    Codes are ordered as numbers, so that a CDF and the interval (a, b] of codes have a meaning;
-    a set of categories need not be an interval.
+    Codes are ordered as numbers, which defines the CDF and intervals (a, b] of codes; a set of
+    categories need not be an interval.
 
     Args:
         categories: the number of categories C_j of each column.
@@ -33,10 +34,7 @@ class CategoricalLeaves(LeafFamily):
 
     def __init__(self, categories: Sequence[int], width: int) -> None:
         super().__init__()
-        if any(c < 1 for c in categories):
-            raise ValueError(f"Expected `categories` to be at least 1; got {list(categories)}.")
-        if width < 1:
-            raise ValueError(f"Expected `width` to be at least 1; got {width}.")
+        check_positive(categories=min(categories), width=width)
         self.categories = tuple(categories)
         most = max(self.categories)
         self.logits = nn.Parameter(torch.zeros(len(categories), width, most))
@@ -50,23 +48,19 @@ class CategoricalLeaves(LeafFamily):
         return self.logits.shape[0], self.logits.shape[1]
 
     def config(self) -> dict[str, Any]:
-        """Return what `__init__` needs, as JSON."""
+        """Return the arguments of `__init__`, as JSON."""
         return {"categories": list(self.categories), "width": self.size[1]}
 
-    def extra_repr(self) -> str:
-        """Show the sizes."""
-        return f"categories={list(self.categories)}, width={self.size[1]}"
-
-    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+    def log_values(self, cells: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
-        log_mass = self._log_mass(columns)
-        plain = not cells.sets and (cells.upper is cells.lower or not cells.intervals)
-        if not plain:
-            allowed = self._allowed(cells.lower, cells.upper, cells.sets, columns)
-            return self._log_sum(log_mass, allowed, columns)
-        missing = cells.upper.isnan()
-        code = torch.where(missing, 0.0, cells.upper).long()
-        known = (code >= 0) & (code < self._counts(columns)) & (code == cells.upper)
+        log_mass = self._log_mass(cells.columns)
+        lower, upper = cells.by_column()
+        if cells.sets or cells.has_intervals:
+            allowed = self._allowed(lower, upper, cells.columns, cells.sets)
+            return self._log_sum(log_mass, allowed, cells.columns, backend.host_free)
+        missing = upper.isnan()
+        code = torch.where(missing, 0.0, upper).long()
+        known = (code >= 0) & (code < self._counts(cells.columns)) & (code == upper)
         picked = _pick(log_mass, code.clamp(0, log_mass.shape[-1] - 1))
         picked = torch.where(known[..., None], picked, -torch.inf)
         return torch.where(missing[..., None], 0.0, picked)
@@ -77,7 +71,7 @@ class CategoricalLeaves(LeafFamily):
         infinity = torch.full_like(x, torch.inf)
 
         def of(lower: Tensor, upper: Tensor) -> Tensor:
-            allowed = self._allowed(lower, upper, (), columns)
+            allowed = self._allowed(lower, upper, columns)
             return self._log_sum(log_mass, allowed, columns)
 
         return LeafEvaluation(of(-infinity, x), of(x, infinity), of(x, x))
@@ -90,7 +84,7 @@ class CategoricalLeaves(LeafFamily):
         log_mass = self._log_mass(columns).transpose(1, 2)  # (n, C, M)
         mixed = log_matmul(log_weights, log_mass)  # (n, B, C)
         cumulative = mixed.double().softmax(-1).cumsum(-1)
-        # A quantile asked for at the sum of some masses must not fall past it by rounding.
+        # A quantile at the sum of some masses must not fall past it by rounding.
         u = log_u.double().exp() * (1 - 8 * torch.finfo(log_weights.dtype).eps)
         code = torch.searchsorted(cumulative.contiguous(), u.contiguous())
         return code.minimum(self._counts(columns)[..., None] - 1).to(log_weights.dtype)
@@ -105,23 +99,19 @@ class CategoricalLeaves(LeafFamily):
         return (torch.where(present, values, 0.0) * log_mass.exp()).sum(-1)
 
     def sample(
-        self,
-        components: Tensor,
-        columns: Sequence[int],
-        within: Truncation,
-        generator: torch.Generator | None = None,
+        self, components: Tensor, cells: Evidence, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
-        log_mass = self._log_mass(columns)
-        rows = torch.arange(len(columns), device=log_mass.device)[:, None]
-        chosen = log_mass[rows, components]  # (n, N, C)
-        allowed = self._allowed(within.lower, within.upper, within.sets, columns)
+        """Draw from leaf `components[i, r]` of column i within the cell of each row, (n, B)."""
+        log_mass = self._log_mass(cells.columns)
+        rows = torch.arange(len(cells.columns), device=log_mass.device)[:, None]
+        chosen = log_mass[rows, components]  # (n, B, C)
+        allowed = self._allowed(*cells.by_column(), cells.columns, cells.sets)
         code = draw(torch.where(allowed, chosen, -torch.inf), generator)
-        return code.to(within.lower.dtype)
+        return code.to(cells.lower.dtype)
 
     @torch.no_grad()
     def scale_to(self, data: Tensor) -> None:
-        """Set every component to the column's margin, each category counted once more."""
+        """Set every component to the column's margin, with one more count for each category."""
         most = self.logits.shape[-1]
         counts = torch.stack(
             [
@@ -133,7 +123,7 @@ class CategoricalLeaves(LeafFamily):
 
     @torch.no_grad()
     def start(self, rows: Tensor, generator: torch.Generator | None = None) -> None:
-        """Mix, for component k, half of its row's category with half of what was there."""
+        """Set component k to half its masses so far and half the category in `rows` (D, M)."""
         most = self.logits.shape[-1]
         kernel = nn.functional.one_hot(rows.long().clamp(0, most - 1), most)
         mass = 0.5 * self._log_mass(range(self.size[0])).exp() + 0.5 * kernel
@@ -141,7 +131,7 @@ class CategoricalLeaves(LeafFamily):
 
     @torch.no_grad()
     def start_weighted(self, data: Tensor, shares: Tensor) -> None:
-        """Set component k to counts of data (D, N) by shares (N, M), with a row of the margin."""
+        """Set component k to counts of data (D, N) weighted by shares (N, M), plus a prior row."""
         most = self.logits.shape[-1]
         counts = torch.stack([_counts(x, shares, most) for x in data])  # (D, M, C)
         mass = counts + self._log_mass(range(self.size[0])).exp()
@@ -150,13 +140,7 @@ class CategoricalLeaves(LeafFamily):
     @torch.no_grad()
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:
         """Set the logits to standard Gaussians; the paper has no categorical columns."""
-        noise = torch.randn(
-            self.logits.shape,
-            dtype=self.logits.dtype,
-            device=self.logits.device,
-            generator=generator,
-        )
-        self.logits.copy_(noise)
+        self.logits.copy_(normal_like(self.logits, generator))
 
     def row_cost(self) -> int:
         """Return the number of floats that evaluating all columns of one row holds at a time."""
@@ -168,11 +152,13 @@ class CategoricalLeaves(LeafFamily):
         logits = select(self.logits, columns).masked_fill(absent, -torch.inf)
         return logits.log_softmax(-1)  # (n, M, C)
 
-    def _log_sum(self, log_mass: Tensor, allowed: Tensor, columns: Sequence[int]) -> Tensor:
-        """Sum the masses of the codes that each cell (n, B, C) admits, (n, B, M)."""
+    def _log_sum(
+        self, log_mass: Tensor, allowed: Tensor, columns: Sequence[int], host_free: bool = False
+    ) -> Tensor:
+        """Sum the masses of the codes that each cell admits, (n, B, C) to (n, B, M)."""
         log_mask = torch.where(allowed, 0.0, -torch.inf).to(log_mass.dtype)
-        total = log_matmul(log_mask, log_mass)
-        # All of them is certainty, not a sum that rounds to it.
+        total = log_matmul(log_mask, log_mass, host_free=host_free)
+        # All codes together are certain, not a sum that rounds to one.
         certain = (allowed | select(self.absent, columns)[:, None]).all(-1)
         return torch.where(certain[..., None], 0.0, total)
 
@@ -184,21 +170,19 @@ class CategoricalLeaves(LeafFamily):
         self,
         lower: Tensor,
         upper: Tensor,
-        sets: Sequence[tuple[int, Tensor]],
         columns: Sequence[int],
+        sets: Mapping[int, Tensor] | None = None,
     ) -> Tensor:
-        """Say which codes each cell admits, (n, B, C)."""
+        """Return which codes each cell (n, B) admits, (n, B, C)."""
         code = torch.arange(self.logits.shape[-1], device=lower.device)
         low, high = lower[..., None], upper[..., None]
         inside = torch.where(low == high, code == low, (code > low) & (code <= high))
         allowed = inside | low.isnan()
-        for position, mask in sets:
+        for column, mask in (sets or {}).items():
+            at = list(columns).index(column)
             padded = nn.functional.pad(mask, (0, len(code) - mask.shape[-1]))
-            allowed = allowed.index_copy(
-                0,
-                index_of([position], lower.device),
-                (allowed[position] & padded)[None],
-            )
+            both = (allowed[at] & padded)[None]
+            allowed = allowed.index_copy(0, index_of([at], lower.device), both)
         return allowed & ~select(self.absent, columns)[:, None]
 
 

@@ -1,12 +1,13 @@
 """The leaves of a whole table: each column belongs to one family."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
-from marginals.cells import Cells, Truncation
+from marginals.cells.evidence import Evidence
 from marginals.leaves.atoms import AtomLeaves
 from marginals.leaves.categorical import CategoricalLeaves
 from marginals.leaves.family import LeafEvaluation, LeafFamily
@@ -14,6 +15,7 @@ from marginals.leaves.neural import NeuralLeaves
 from marginals.leaves.repeats import find_repeats
 from marginals.leaves.shared import SharedLeaves
 from marginals.numerics import select
+from marginals.runtime.backend import QUERY, Backend
 
 FAMILIES: dict[str, Callable[..., LeafFamily]] = {
     "neural": NeuralLeaves,
@@ -25,7 +27,7 @@ FAMILIES: dict[str, Callable[..., LeafFamily]] = {
 
 @final
 class Leaves(nn.Module):
-    """Families of leaves and the columns of the table that belong to each.
+    """Families of leaves, each with its own columns of the table.
 
     Args:
         families: one family for each kind of column present.
@@ -82,26 +84,34 @@ class Leaves(nn.Module):
         assert isinstance(module, LeafFamily)
         return module, position
 
-    def categories(self, column: int) -> int | None:
-        """Return the number of categories of a column, None if it is not categorical."""
-        family, position = self.family_of(column)
-        return family.categories[position] if isinstance(family, CategoricalLeaves) else None
+    @cached_property
+    def categories(self) -> tuple[int | None, ...]:
+        """The number of categories of each column, None for a continuous one."""
+        counts = {
+            column: count
+            for family, owned in zip(self, self.owned, strict=True)
+            if isinstance(family, CategoricalLeaves)
+            for column, count in zip(owned, family.categories, strict=True)
+        }
+        return tuple(counts.get(column) for column in range(self.columns))
 
+    @property
     def atoms(self) -> dict[int, tuple[float, ...]]:
-        """Return, by column, the points that have a mass of their own."""
-        families = zip(self, self.owned, strict=True)
+        """The points with positive mass, by column."""
         return {
             column: points
-            for family, owned in families
+            for family, owned in zip(self, self.owned, strict=True)
             if isinstance(family, AtomLeaves)
             for column, points in zip(owned, family.atoms, strict=True)
         }
 
-    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+    def log_values(self, cells: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
-        return self._gather(
-            columns, lambda family, own, at: [_log_values(family, cells.take(at), own)]
-        )[0]
+
+        def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
+            return [_log_values(family, _of_family(cells, own, at), backend)]
+
+        return self._gather(cells.columns, one)[0]
 
     def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
         """Return log CDF, log survival and log density (or mass) at `x` (n, B)."""
@@ -113,7 +123,7 @@ class Leaves(nn.Module):
         return LeafEvaluation(*self._gather(columns, one))
 
     def cdf(self, x: Tensor, columns: Sequence[int]) -> Tensor:
-        """Return the CDF at `x` (n, B), (n, B, M), to a rounding error of one, not of itself."""
+        """Return the CDF at `x` (n, B), (n, B, M), to absolute machine precision."""
         return self._gather(columns, lambda family, own, at: [family.cdf(x[at], own)])[0]
 
     def invert(
@@ -132,33 +142,27 @@ class Leaves(nn.Module):
         """Return E f(X, columns) under each leaf, (n, M)."""
 
         def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
-            asked = [columns[i] for i in at]
-            return [family.expect(lambda x: function(x, asked), own)]
+            requested = [columns[i] for i in at]
+            return [family.expect(lambda x: function(x, requested), own)]
 
         return self._gather(columns, one)[0]
 
     def sample(
-        self,
-        components: Tensor,
-        columns: Sequence[int],
-        cells: Cells,
-        generator: torch.Generator | None = None,
+        self, components: Tensor, cells: Evidence, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
+        """Draw from leaf `components[i, r]` of column i within the cell of each row, (n, B)."""
 
         def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
-            part = cells.take(at)
-            within = Truncation(part.lower, part.upper, part.sets)
-            return [family.sample(components[at], own, within, generator)]
+            return [family.sample(components[at], _of_family(cells, own, at), generator)]
 
-        return self._gather(columns, one)[0]
+        return self._gather(cells.columns, one)[0]
 
     def _gather(
         self,
         columns: Sequence[int],
         function: Callable[[LeafFamily, list[int], list[int]], list[Tensor]],
     ) -> list[Tensor]:
-        """Ask each family for its share of `columns`, and put the answers in their order."""
+        """Apply a function to each family's share of `columns`, and order the results."""
         shares: dict[int, list[int]] = {}
         for at, column in enumerate(columns):
             shares.setdefault(self._place[column][0], []).append(at)
@@ -180,7 +184,7 @@ class Leaves(nn.Module):
         return sum(family.row_cost() for family in self)
 
     def config(self) -> dict[str, Any]:
-        """Return what `from_config` needs, as JSON."""
+        """Return the argument of `from_config`, as JSON."""
         return {
             "families": [{"kind": f.kind, **f.config()} for f in self],
             "columns": [list(owned) for owned in self.owned],
@@ -188,7 +192,7 @@ class Leaves(nn.Module):
 
     @staticmethod
     def from_config(config: dict[str, Any]) -> "Leaves":
-        """Rebuild leaves from their configuration; the parameters are loaded apart."""
+        """Rebuild leaves from their configuration, without their parameters."""
         families = []
         for part in config["families"]:
             options = {key: option for key, option in part.items() if key != "kind"}
@@ -196,16 +200,21 @@ class Leaves(nn.Module):
         return Leaves(families, config["columns"])
 
 
-def _log_values(family: LeafFamily, cells: Cells, columns: list[int]) -> Tensor:
-    """Return log values (n, B, M), of intervals that repeat from one evaluation of each."""
-    if not cells.intervals:
-        return family.log_values(cells, columns)
-    found = find_repeats(cells.take(cells.intervals))
+def _of_family(cells: Evidence, own: list[int], at: list[int]) -> Evidence:
+    """Return the cells at some places, under the family's own names of their columns."""
+    chosen = cells.select([cells.columns[i] for i in at])
+    return chosen.renamed(dict(zip(chosen.columns, own, strict=True)))
+
+
+def _log_values(family: LeafFamily, cells: Evidence, backend: Backend) -> Tensor:
+    """Return log values (n, B, M), evaluating each distinct interval once if they repeat."""
+    held = [c for c in cells.columns if c in cells.intervals]
+    found = find_repeats(cells.select(held)) if held and not backend.host_free else None
     if found is None:
-        return family.log_values(cells, columns)
-    rest = [i for i in range(len(columns)) if i not in cells.intervals]
-    parts = [found.spread(family.log_values(found.cells, [columns[i] for i in cells.intervals]))]
+        return family.log_values(cells, backend)
+    rest = [c for c in cells.columns if c not in cells.intervals]
+    parts = [found.spread(family.log_values(found.cells, backend))]
     if rest:
-        parts.append(family.log_values(cells.take(rest), [columns[i] for i in rest]))
-    order = [*cells.intervals, *rest]
-    return select(torch.cat(parts), [order.index(i) for i in range(len(order))])
+        parts.append(family.log_values(cells.select(rest), backend))
+    order = [*held, *rest]
+    return select(torch.cat(parts), [order.index(c) for c in cells.columns])

@@ -1,7 +1,7 @@
-"""What a univariate family must answer.
+"""The interface of a univariate family.
 
-Shapes: B rows, D columns of the family, n of them asked for, M components. Columns come first,
-(n, B, M), because the contraction above multiplies matrices of one tree node at a time.
+Shapes: B rows, D columns of the family, n requested ones, M components. Columns come first,
+(n, B, M), because the contraction above multiplies the matrices of one tree node at a time.
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from marginals.cells import Cells, Truncation
+from marginals.cells.evidence import Evidence
+from marginals.numerics import index_of, select
+from marginals.runtime.backend import QUERY, Backend
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,9 @@ class LeafEvaluation:
 class LeafFamily(nn.Module, ABC):
     """Univariate distributions for each of D columns and M components.
 
-    To add a family, answer the methods below for any subset of its columns and list the class in
-    `leaves/collection.py`; every query, training and sampling then work with it, and the laws in
-    `tests/laws` check it once it stands in their registry.
+    To add a family, implement the methods below for any subset of its columns and list the class in
+    `leaves/collection.py`; every query, training and sampling then work with it. Add it to the
+    registry of `tests/laws`, which check it.
     """
 
     kind: str
@@ -41,15 +43,18 @@ class LeafFamily(nn.Module, ABC):
         """Number of columns D and of components M."""
 
     @abstractmethod
-    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
-        """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
+    def log_values(self, cells: Evidence, backend: Backend = QUERY) -> Tensor:
+        """Return the log value of each cell under each component, (n, B, M); 0 where missing.
+
+        The evidence is about columns of this family, 0..D-1, in any order.
+        """
 
     @abstractmethod
     def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
         """Return log CDF, log survival and log density (or mass) at `x` (n, B)."""
 
     def cdf(self, x: Tensor, columns: Sequence[int]) -> Tensor:
-        """Return the CDF at `x` (n, B), (n, B, M), to a rounding error of one, not of itself."""
+        """Return the CDF at `x` (n, B), (n, B, M), to absolute machine precision."""
         return self.evaluate(x, columns).log_cdf.exp()
 
     @abstractmethod
@@ -60,40 +65,36 @@ class LeafFamily(nn.Module, ABC):
 
     @abstractmethod
     def sample(
-        self,
-        components: Tensor,
-        columns: Sequence[int],
-        within: Truncation,
-        generator: torch.Generator | None = None,
+        self, components: Tensor, cells: Evidence, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
+        """Draw from leaf `components[i, r]` of column i within the cell of each row, (n, B)."""
 
     @abstractmethod
     def expect(self, function: Callable[[Tensor], Tensor], columns: Sequence[int]) -> Tensor:
         """Return E f(X) under each leaf, (n, M); `function` maps values (n, T) or (n, T, M).
 
-        Continuous leaves use quadrature: see `NeuralLeaves.expect` for its error.
+        Continuous leaves use quadrature; see `NeuralLeaves.expect` for its error.
         """
 
     @abstractmethod
     def start(self, rows: Tensor, generator: torch.Generator | None = None) -> None:
-        """Set the parameters so that component k is a narrow kernel on the values `rows` (D, M)."""
+        """Set component k to a narrow kernel on the values `rows` (D, M)."""
 
     def start_weighted(self, data: Tensor, shares: Tensor) -> None:
-        """Set the parameters so that component k is like rows of `data` (D, N), by their shares.
+        """Set component k to resemble the rows of `data`, weighted by their shares.
 
         Args:
-            data: NaN where missing; its scale has been taken.
+            data: (D, N), NaN where missing; `scale_to` has seen it.
             shares: how much each row belongs to each component, (N, M).
         """
-        # Where no more is known, a kernel on the row that belongs most.
+        # By default, a kernel on the row with the largest share.
         rows = data[:, shares.argmax(0)]
         middle = torch.nan_to_num(data.nanmedian(1).values)[:, None]
         self.start(torch.where(rows.isnan(), middle, rows))
 
     @abstractmethod
     def scale_to(self, data: Tensor) -> None:
-        """Take what the family needs to know of the data (D, N), NaN where missing."""
+        """Take the scale of each column from the data (D, N), NaN where missing."""
 
     @abstractmethod
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:
@@ -105,7 +106,11 @@ class LeafFamily(nn.Module, ABC):
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """Return what `__init__` needs, as JSON."""
+        """Return the arguments of `__init__`, as JSON."""
+
+    def extra_repr(self) -> str:
+        """Show the configuration."""
+        return ", ".join(f"{key}={option}" for key, option in self.config().items())
 
 
 class ContinuousLeaves(LeafFamily):
@@ -113,38 +118,114 @@ class ContinuousLeaves(LeafFamily):
 
     discrete = False
 
+    def log_values(self, cells: Evidence, backend: Backend = QUERY) -> Tensor:
+        """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
+        lower, upper = cells.by_column()
+        value = self.log_density(upper, cells.columns)
+        if cells.has_intervals:
+            at = cells.positions(cells.intervals)
+            low, high = select(lower, at), select(upper, at)
+            mass = self.log_interval(low, high, [cells.columns[i] for i in at])
+            mass = torch.where((low < high)[..., None], mass, select(value, at))
+            every = len(at) == len(cells.columns)
+            value = mass if every else value.index_copy(0, index_of(at, value.device), mass)
+        return torch.where(upper.isnan()[..., None], 0.0, value)
+
     def sample(
-        self,
-        components: Tensor,
-        columns: Sequence[int],
-        within: Truncation,
-        generator: torch.Generator | None = None,
+        self, components: Tensor, cells: Evidence, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Draw from leaf `components[i, r]` of column i for each of N rows, (n, N)."""
+        """Draw from leaf `components[i, r]` of column i within the cell of each row, (n, B)."""
         u = torch.rand(
             components.shape, dtype=torch.float64, device=components.device, generator=generator
         )
         # The open unit interval: 0 would be the leaf's end at minus infinity.
         u = u.clamp_min(torch.finfo(torch.float64).tiny)
-        return self.invert_chosen(u.log(), torch.log1p(-u), components, columns, within)
+        return self.invert_chosen(u.log(), torch.log1p(-u), components, cells)
 
-    @abstractmethod
+    @torch.no_grad()
     def invert_chosen(
         self,
         log_u: Tensor,
         log_1mu: Tensor,
         components: Tensor,
-        columns: Sequence[int],
-        within: Truncation,
+        cells: Evidence,
+        backend: Backend = QUERY,
     ) -> Tensor:
-        """Invert one leaf per cell (n, N) at u, within its bounds."""
+        """Invert one leaf per cell (n, B) at u, within its bounds."""
+        lower, upper = cells.by_column()
+        exact = lower == upper
+        parts = ((log_u, log_1mu), components, cells.columns, lower.dtype)
+        if not cells.has_intervals:
+            x = self.quantiles_of_chosen(*parts, backend=backend)
+            return torch.where(exact, lower, x)
+        free = exact | lower.isnan()
+        bounds = torch.where(free, -torch.inf, lower), torch.where(free, torch.inf, upper)
+        x = self.quantiles_of_chosen(*parts, bounds, backend)
+        least = bounds[0].nextafter(torch.full_like(lower, torch.inf))
+        return torch.where(exact, lower, x.clamp(least, bounds[1]))
+
+    @abstractmethod
+    def quantiles_of_chosen(
+        self,
+        levels: tuple[Tensor, Tensor],
+        components: Tensor,
+        columns: Sequence[int],
+        dtype: torch.dtype,
+        bounds: tuple[Tensor, Tensor] | None = None,
+        backend: Backend = QUERY,
+    ) -> Tensor:
+        """Return quantiles of one leaf per cell (n, B), truncated to bounds (n, B) if given.
+
+        Args:
+            levels: log u and log(1 - u), (n, B).
+            components: the chosen leaf of each cell, (n, B).
+            columns: the columns of the cells.
+            dtype: that of the answer: around a large offset float32 has few numbers.
+            bounds: the lower and upper ends of the cells, infinite where open.
+            backend: how it is computed.
+        """
+
+    @abstractmethod
+    def log_density(self, x: Tensor, columns: Sequence[int]) -> Tensor:
+        """Return log phi'(x) for `x` (n, B), (n, B, M)."""
 
     @abstractmethod
     def log_interval(self, lower: Tensor, upper: Tensor, columns: Sequence[int]) -> Tensor:
-        """Return log(phi(upper) - phi(lower)) for bounds (n, B), (n, B, M)."""
+        """Return log(phi(upper) - phi(lower)) for bounds (n, B), (n, B, M).
+
+        Cells whose bounds are not in order get an arbitrary finite number.
+        """
 
     @abstractmethod
     def bracket(
         self, target: Tensor, log_weights: Tensor, columns: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
         """Bracket, in the columns' units, where mixtures with weights (n, N, M) reach logits."""
+
+
+def check_positive(**numbers: int) -> None:
+    """Refuse sizes below 1."""
+    for name, number in numbers.items():
+        if number < 1:
+            raise ValueError(f"Expected `{name}` to be at least 1; got {number}.")
+
+
+def location_and_scale(data: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of each column (D, N), NaN where missing; each (D,)."""
+    location = torch.nan_to_num(data.nanmean(1))
+    scale = (data - location[:, None]).square().nanmean(1).sqrt()
+    # A constant or empty column has no scale of its own; its mean is off by rounding.
+    rounding = 8 * torch.finfo(data.dtype).eps * location.abs()
+    return location, torch.where(scale.isfinite() & (scale > rounding), scale, 1.0)
+
+
+def integral(terms: Tensor, step: Tensor | float) -> Tensor:
+    """Sum terms (n, T, M) by the trapezoidal rule; infinite if they do not fall off at the ends."""
+    total = terms.sum(1) * step
+    ends = terms[:, [0, -1]].abs().amax(1)
+    return torch.where(ends > 1e-3 * (1 + total.abs()), total.sign() * torch.inf, total)
+
+
+def normal_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Draw standard normal numbers of the shape, dtype and device of `x`."""
+    return torch.randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)

@@ -4,7 +4,6 @@ The scale g_j is a monotone network with one hidden layer, see `monotone.py`; al
 column j share it, so it is evaluated once per cell, (n, B), whatever their number.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Literal, final
 
@@ -12,9 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from marginals.leaves.family import location_and_scale, normal_like
 from marginals.leaves.monotone import (
     Network,
     bracket,
+    finite,
+    inverse_softplus,
     make_gate,
     make_layer,
     value_and_slope,
@@ -30,8 +32,8 @@ from marginals.numerics.normal import (
 
 Base = Literal["normal", "logistic"]
 
-# Of the weights' softplus. With 1, not the paper's 10, a step on weights of 1 / hidden changes
-# them by a share of themselves: the scale is common to all components and should move slowly.
+# Sharpness of the weights' softplus. With 1, not the paper's 10, a step changes weights of
+# 1 / hidden by a fraction only: all components share the scale, which should move slowly.
 _BETA = 1.0
 
 
@@ -67,7 +69,7 @@ class LearnedScale(nn.Module):
         self.gate = nn.Parameter(torch.zeros(shape))
         self.register_buffer("location", torch.zeros(columns))
         self.register_buffer("unit", torch.ones(columns))
-        # Before any data are seen: those of a normal column.
+        # Until `scale_to` sees data, those of a normal column.
         kinks = torch.special.ndtri(_levels(hidden))[:, None].expand(shape)
         self.register_buffer("kinks", kinks.to(self.bias.dtype).clone())
         self.start(noise=0.0)
@@ -75,12 +77,12 @@ class LearnedScale(nn.Module):
     def forward(self, x: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return g(x) and log g'(x), per unit of the column, for `x` (n, ...).
 
-        An infinite value stays so; NaN is taken for the column's location, as missing cells are
-        decided elsewhere and want a clean gradient. The slope there is that at the location.
+        Infinite values stay infinite. NaN becomes the column's location, so that missing cells,
+        which are masked elsewhere, have a clean gradient.
         """
         location, unit = self._units(columns)
         flat = x.flatten(1)
-        inside = _finite((flat - location) / unit).to(self.bias.dtype)
+        inside = finite((flat - location) / unit).to(self.bias.dtype)
         y, log_slope = value_and_slope(self.network(columns), inside)
         y = torch.where(flat.isinf(), flat.detach().to(y.dtype), y)
         return y.reshape(x.shape), (log_slope - unit.log().to(y.dtype)).reshape(x.shape)
@@ -88,15 +90,15 @@ class LearnedScale(nn.Module):
     def ends(
         self, lower: Tensor, upper: Tensor, columns: Sequence[int]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return g of the bounds (n, B) and their difference, which is not found by subtraction.
+        """Return g of the bounds (n, B) and their difference, computed without subtraction.
 
-        An open end is infinite, and so is then the difference. Bounds that are not in order give
-        arbitrary numbers, in order.
+        An open end and its difference are infinite. Bounds that are not in order give arbitrary
+        numbers, in order.
         """
         location, unit = self._units(columns)
         real, low_open, high_open = lower < upper, lower.isinf(), upper.isinf()
         start, end, width = (
-            _finite(t / unit).to(self.bias.dtype)
+            finite(t / unit).to(self.bias.dtype)
             for t in (lower - location, upper - location, upper - lower)
         )
         closed = real & ~low_open & ~high_open
@@ -120,7 +122,7 @@ class LearnedScale(nn.Module):
             return value, log_slope.exp()
 
         flat = y.flatten(1)
-        target = _finite(flat)
+        target = finite(flat)
         t = invert_monotone(g_and_slope, target, *bracket(network, target))
         location, unit = self._units(columns)
         x = t.double() * unit + location
@@ -138,11 +140,7 @@ class LearnedScale(nn.Module):
     @torch.no_grad()
     def scale_to(self, data: Tensor) -> None:
         """Take location, unit and kinks of each column from the data (D, N), NaN where missing."""
-        location = torch.nan_to_num(data.nanmean(1))
-        unit = (data - location[:, None]).square().nanmean(1).sqrt()
-        # A constant or empty column has no scale of its own; its mean is off by rounding.
-        rounding = 8 * torch.finfo(data.dtype).eps * location.abs()
-        unit = torch.where(unit.isfinite() & (unit > rounding), unit, 1.0)
+        location, unit = location_and_scale(data)
         self.location.copy_(location)
         self.unit.copy_(unit)
         levels = _levels(len(self.kinks)).to(data.device)
@@ -153,21 +151,21 @@ class LearnedScale(nn.Module):
     def start(self, generator: torch.Generator | None = None, noise: float = 0.1) -> None:
         """Start as a line of slope one, its units centred on the kinks.
 
-        Noise on the gates parts units whose kinks coincide, as in a column with ties.
+        Noise on the gates separates units whose kinks coincide, as in a column with ties.
         """
         self.inner.fill_(inverse_softplus(1.0))
         self.outer.fill_(inverse_softplus(1 / len(self.outer)))
         self.bias.copy_(-self.kinks)
         self.gate.zero_()
         if noise:
-            self.gate.add_(noise * _normal(self.gate, generator))
+            self.gate.add_(noise * normal_like(self.gate, generator))
 
     def _units(self, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
         return select(self.location, columns)[:, None], select(self.unit, columns)[:, None]
 
 
 def _levels(hidden: int) -> Tensor:
-    """Return the levels of the columns' quantiles on which the units start: 3 to 97 %."""
+    """Return the levels of the quantiles at which the units start: 3 to 97 %."""
     if hidden == 1:
         return torch.tensor([0.5], dtype=torch.float64)
     return torch.linspace(0.03, 0.97, hidden, dtype=torch.float64)
@@ -179,15 +177,6 @@ def _order_statistics(data: Tensor, levels: Tensor) -> Tensor:
     last = (~data.isnan()).sum(1, keepdim=True) - 1
     place = (levels * last.clamp_min(0)).round().long()
     return torch.nan_to_num(ordered.gather(1, place))
-
-
-def inverse_softplus(y: float) -> float:
-    """Return the x whose softplus is `y` > 0.
-
-    >>> round(inverse_softplus(1.0), 4)
-    0.5413
-    """
-    return y + math.log(-math.expm1(-y))
 
 
 # Standard distributions ---------------------------------------------------------------------------
@@ -220,7 +209,7 @@ def quantile(logit: Tensor, base: Base) -> Tensor:
     """
     if base == "logistic":
         return logit
-    z, _ = normal_of_logit(_finite(logit))
+    z, _ = normal_of_logit(finite(logit))
     return torch.where(logit.isinf(), logit, z)
 
 
@@ -247,7 +236,7 @@ def invert_mixture(
     tensor([[[1.]]])
     """
     logit = (log_u - log_1mu).to(location.dtype)
-    target = _finite(logit)
+    target = finite(logit)
     weights, centre = log_weights[:, :, None].to(target), location[:, :, None]  # (n, B, 1, M)
     log_spread = log_scale[:, :, None]
     spread = log_spread.exp()
@@ -259,7 +248,7 @@ def invert_mixture(
         below, above = logsumexp(weights + below), logsumexp(weights + above)
         return below - above, (density - below - above).exp()
 
-    # Between the quantiles of the components that have any weight, and a little more for rounding.
+    # Between the quantiles of the components with positive weight, and a margin for rounding.
     z = quantile(target, base)[..., None]
     margin = 1e-3 * (1 + z.abs())
     alive = weights > -torch.inf
@@ -267,15 +256,3 @@ def invert_mixture(
     high = torch.where(alive, centre + spread * (z + margin), -torch.inf).amax(-1)
     y = invert_monotone(logit_and_slope, target, low, high)
     return torch.where(logit.isinf(), logit, y)
-
-
-# Parts --------------------------------------------------------------------------------------------
-
-
-def _finite(x: Tensor) -> Tensor:
-    """Replace NaN and infinities by 0: their cells are decided elsewhere, with a clean gradient."""
-    return torch.where(x.isfinite(), x, 0.0)
-
-
-def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
-    return torch.randn(like.shape, dtype=like.dtype, device=like.device, generator=generator)

@@ -5,6 +5,7 @@ contiguous slices. The trailing dims of the parameters only need to broadcast ag
 code serves all leaves at once, (n, B, M), and one chosen leaf per cell, (n, N).
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -119,13 +120,27 @@ def bracket(network: Network, target: Tensor) -> tuple[Tensor, Tensor]:
     return low.clamp(-limit, limit), high.clamp(-limit, limit)
 
 
+def finite(x: Tensor) -> Tensor:
+    """Replace NaN and infinities by 0: their cells are set elsewhere, with a clean gradient."""
+    return torch.where(x.isfinite(), x, 0.0)
+
+
+def inverse_softplus(y: float, beta: float = 1.0) -> float:
+    """Return the x whose softplus is `y` > 0.
+
+    >>> round(inverse_softplus(1.0), 4)
+    0.5413
+    """
+    return y + math.log(-math.expm1(-beta * y)) / beta
+
+
 def _affine(layer: Layer, x: Tensor) -> Tensor:
     return _mix(layer.weight, x, layer.bias)
 
 
 def _mix(weight: Tensor, x: Tensor, total: Tensor | None = None) -> Tensor:
     """Sum over the S incoming units one by one: (R, S, ...) and (S, ...) to (R, ...)."""
-    # Taken apart at once: the gradient of one index after the other would fill whole arrays.
+    # Unbind at once: the gradient of single indices would fill whole arrays.
     for w, unit in zip(weight.unbind(1), x.unbind(0), strict=True):
         total = w * unit if total is None else torch.addcmul(total, w, unit)
     assert total is not None

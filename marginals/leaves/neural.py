@@ -1,4 +1,4 @@
-"""The paper's leaves: phi_kj = sigmoid of a small monotone network of its own."""
+"""The paper's leaves: phi_kj is the sigmoid of its own small monotone network."""
 
 import itertools
 import math
@@ -9,11 +9,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from marginals.cells import Cells, Truncation
-from marginals.leaves.family import ContinuousLeaves, LeafEvaluation
+from marginals.cells.evidence import Evidence
+from marginals.leaves.family import (
+    ContinuousLeaves,
+    LeafEvaluation,
+    check_positive,
+    integral,
+    location_and_scale,
+    normal_like,
+)
 from marginals.leaves.monotone import (
     Network,
     bracket,
+    finite,
+    inverse_softplus,
     make_gate,
     make_layer,
     value,
@@ -29,11 +38,10 @@ from marginals.numerics import (
     logsumexp,
     select,
 )
-from marginals.runtime.kernels import leaf_inversion as inversion_kernel
-from marginals.runtime.kernels import leaf_values as leaf_kernel
-from marginals.runtime.kernels import precision_in_training, use_fused
+from marginals.runtime.backend import QUERY, Backend
+from marginals.runtime.kernels import leaf_inversion, leaf_values, leaf_values_cpu
 
-_BETA = 10.0  # of the weights' softplus, as in the paper
+_BETA = 10.0  # sharpness of the weights' softplus, as in the paper
 
 
 @final
@@ -61,11 +69,7 @@ class NeuralLeaves(ContinuousLeaves):
 
     def __init__(self, columns: int, width: int, depth: int = 1, hidden: int = 3) -> None:
         super().__init__()
-        for name, number in [("columns", columns), ("width", width), ("depth", depth)]:
-            if number < 1:
-                raise ValueError(f"Expected `{name}` to be at least 1; got {number}.")
-        if hidden < 1:
-            raise ValueError(f"Expected `hidden` to be at least 1; got {hidden}.")
+        check_positive(columns=columns, width=width, depth=depth, hidden=hidden)
         self.depth, self.hidden = depth, hidden
         sizes = [1, *[hidden] * depth, 1]
         cells = (columns, width)
@@ -86,49 +90,34 @@ class NeuralLeaves(ContinuousLeaves):
         return self.biases[0].shape[1], self.biases[0].shape[2]
 
     def config(self) -> dict[str, Any]:
-        """Return what `__init__` needs, as JSON."""
+        """Return the arguments of `__init__`, as JSON."""
         columns, width = self.size
         return {"columns": columns, "width": width, "depth": self.depth, "hidden": self.hidden}
 
-    def extra_repr(self) -> str:
-        """Show the sizes."""
-        return ", ".join(f"{key}={number}" for key, number in self.config().items())
-
     # Values -----------------------------------------------------------------------------------
 
-    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
+    def log_values(self, cells: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
-        fused = self._fused_log_values(cells, columns)
-        if fused is not None:
-            return fused
-        exact = self._log_density(cells.upper, columns)
-        missing = cells.upper.isnan()[..., None]
-        if cells.upper is cells.lower or not cells.intervals:
-            return torch.where(missing, 0.0, exact)
-        rows = cells.intervals
-        chosen = [columns[i] for i in rows]
-        lower, upper = select(cells.lower, rows), select(cells.upper, rows)
-        mass = self.log_interval(lower, upper, chosen)
-        mixed = torch.where((lower < upper)[..., None], mass, select(exact, rows))
-        if len(rows) == len(columns):
-            return torch.where(missing, 0.0, mixed)
-        index = index_of(rows, exact.device)
-        return torch.where(missing, 0.0, exact.index_copy(0, index, mixed))
+        value = self._by_kernel(cells, backend)
+        return super().log_values(cells, backend) if value is None else value
 
-    def _fused_log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor | None:
-        """Return log values with a backward pass of their own, where a kernel serves."""
+    def _by_kernel(self, cells: Evidence, backend: Backend) -> Tensor | None:
+        """Return log values from a kernel with its own backward pass; None if none applies."""
         raw = (list(self.weights), list(self.biases), list(self.gates))
-        upper = cells.upper
-        lower = upper if cells.upper is cells.lower or not cells.intervals else cells.lower
-        fused = use_fused(self.biases[0])
+        lower, upper = cells.by_column()
         if upper.requires_grad or lower.requires_grad:
             return None
-        if fused and leaf_kernel.fits([part for parts in raw for part in parts]):
-            place = index_of(columns, upper.device)
-            return leaf_kernel.log_values(lower, upper, self.location, self.scale, place, *raw)
-        if precision_in_training() is None or lower is not upper:
+        if backend.fuses(self.biases[0]) and leaf_values.fits([p for parts in raw for p in parts]):
+            place = index_of(cells.columns, upper.device)
+            lower = lower if cells.has_intervals else upper
+            return leaf_values.log_values(lower, upper, self.location, self.scale, place, *raw)
+        if backend.precision is None or cells.has_intervals:
             return None
-        return leaf_kernel.plain_log_values(upper, self.location, self.scale, columns, *raw)
+        return leaf_values_cpu.log_values(
+            *(upper, self.location, self.scale, cells.columns, *raw),
+            host_free=backend.host_free,
+            compiled=backend.compiled,
+        )
 
     def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
         """Return log CDF, log survival and log density at `x` (n, B)."""
@@ -139,25 +128,22 @@ class NeuralLeaves(ContinuousLeaves):
     def value_and_slope(self, x: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return z and log z' at `x` (n, B, 1) or, a value per component, (n, B, M)."""
         location, scale = self._scaling(columns, x)
-        inside = _finite((x - location) / scale).to(self._dtype)
+        inside = finite((x - location) / scale).to(self._dtype)
         z, log_slope = value_and_slope(self._network(columns), inside)
         return torch.where(x.isinf(), x.to(z.dtype), z), log_slope - scale.log().to(z.dtype)
 
     def log_interval(self, lower: Tensor, upper: Tensor, columns: Sequence[int]) -> Tensor:
-        """Return log(phi(upper) - phi(lower)) for bounds (n, B), or (n, B, M) one per component.
-
-        Cells whose bounds are not in order get an arbitrary finite number.
-        """
+        """Return log(phi(upper) - phi(lower)) for bounds (n, B), or (n, B, M) one per component."""
         if lower.ndim == 2:
             lower, upper = lower[..., None], upper[..., None]
         location, scale = self._scaling(columns, lower)
         real = lower < upper
-        # A bound at infinity is set aside and put back on the network's output.
+        # Infinite bounds are replaced here and put back into the network's output.
         low_open, high_open = lower.isinf(), upper.isinf()
         start, end = (
-            _finite((bound - location) / scale).to(self._dtype) for bound in (lower, upper)
+            finite((bound - location) / scale).to(self._dtype) for bound in (lower, upper)
         )
-        width = _finite((upper - lower) / scale).to(self._dtype)
+        width = finite((upper - lower) / scale).to(self._dtype)
         width = torch.where(real & ~low_open & ~high_open, width, 1.0)
         low, high, gap = values_and_gap(self._network(columns), start, end, width)
         low = torch.where(low_open, -torch.inf, low)
@@ -165,7 +151,8 @@ class NeuralLeaves(ContinuousLeaves):
         gap = torch.where(low_open | high_open, torch.inf, gap)
         return log_sigmoid_interval(low, high, gap)
 
-    def _log_density(self, x: Tensor, columns: Sequence[int]) -> Tensor:
+    def log_density(self, x: Tensor, columns: Sequence[int]) -> Tensor:
+        """Return log phi'(x) for `x` (n, B), (n, B, M)."""
         return log_sigmoid_density(*self.value_and_slope(x[..., None], columns))
 
     # Quantiles and draws ----------------------------------------------------------------------
@@ -206,9 +193,9 @@ class NeuralLeaves(ContinuousLeaves):
 
         :math:`E f(X) = \int f(x(t))\, \sigma'(t)\, dt` with :math:`z(x(t)) = t`. The rule converges
         exponentially for smooth f: the relative error of the first two moments is below 1e-6 in
-        float64 and 1e-4 in float32. The tails beyond |t| = 45 are left out, where
-        :math:`\sigma'` is 1e-20. An expectation that does not exist, because f grows faster than
-        the tail falls, is returned as infinite.
+        float64 (1e-4 where a single unit bends sharply) and 1e-4 in float32. The tails beyond
+        |t| = 45, where :math:`\sigma'` is 1e-20, are left out. If f grows faster than the tail
+        falls, the expectation is infinite.
         """
         network = self._network(columns)
         t = torch.arange(-450, 451, dtype=self._dtype, device=self.location.device) * 0.1
@@ -222,40 +209,29 @@ class NeuralLeaves(ContinuousLeaves):
         x = invert_monotone(z_and_slope, target, *bracket(network, target))
         location, scale = self._scaling(columns, x)
         density = (F.logsigmoid(t) + F.logsigmoid(-t)).exp()[:, None]
-        terms = function(x * scale + location) * density  # (n, T, M)
-        total = terms.sum(1) * 0.1
-        # What stands at the ends must be nothing beside the whole.
-        ends = terms[:, [0, -1]].abs().amax(1)
-        return torch.where(ends > 1e-3 * (1 + total.abs()), total.sign() * torch.inf, total)
+        return integral(function(x * scale + location) * density, 0.1)  # of terms (n, T, M)
 
-    @torch.no_grad()
-    def invert_chosen(
+    def quantiles_of_chosen(
         self,
-        log_u: Tensor,
-        log_1mu: Tensor,
+        levels: tuple[Tensor, Tensor],
         components: Tensor,
         columns: Sequence[int],
-        within: Truncation,
+        dtype: torch.dtype,
+        bounds: tuple[Tensor, Tensor] | None = None,
+        backend: Backend = QUERY,
     ) -> Tensor:
-        """Invert one leaf per cell (n, N) at u, within its bounds."""
-        levels = log_u.to(self._dtype), log_1mu.to(self._dtype)
-        location, scale = (t.to(within.lower) for t in self._scaling(columns, within.lower))
-        missing, exact = within.lower.isnan(), within.lower == within.upper
+        """Return quantiles of one leaf per cell (n, B), truncated to bounds (n, B) if given."""
+        levels = levels[0].to(self._dtype), levels[1].to(self._dtype)
+        location, scale = (t.to(dtype) for t in self._scaling(columns, components))
         ends: tuple[Tensor, Tensor, Tensor] | None = None
-        if within.lower is not within.upper:
-            lower = torch.where(missing | exact, -torch.inf, (within.lower - location) / scale)
-            upper = torch.where(missing | exact, torch.inf, (within.upper - location) / scale)
-            length = (upper - lower).to(self._dtype)
-            ends = lower.to(self._dtype), upper.to(self._dtype), length
-        x = self._fused_solution(levels, components, columns, ends)
+        if bounds is not None:
+            lower, upper = ((bound - location) / scale for bound in bounds)
+            parts = (lower, upper, upper - lower)
+            ends = parts[0].to(self._dtype), parts[1].to(self._dtype), parts[2].to(self._dtype)
+        x = self._fused_solution(levels, components, columns, ends, backend)
         if x is None:
             x = _solution(self._network(columns, components), levels, ends)
-        # In the precision of the question: around a large offset float32 has few numbers.
-        x = x.to(within.lower.dtype) * scale + location
-        if ends is not None:
-            least = within.lower.nextafter(torch.full_like(within.lower, torch.inf))
-            x = torch.where(missing, x, x.clamp(least, within.upper))
-        return torch.where(exact, within.lower, x)
+        return x.to(dtype) * scale + location
 
     def _fused_solution(
         self,
@@ -263,48 +239,46 @@ class NeuralLeaves(ContinuousLeaves):
         components: Tensor,
         columns: Sequence[int],
         ends: tuple[Tensor, Tensor, Tensor] | None,
+        backend: Backend,
     ) -> Tensor | None:
-        """Return quantiles in units of the networks from the fused kernel, where it serves."""
+        """Return quantiles in units of the networks from the fused kernel, if it applies."""
         raw = [*self.weights, *self.biases, *self.gates]
-        if not use_fused(self.biases[0]) or not inversion_kernel.fits(raw):
+        if not backend.fuses(self.biases[0]) or not leaf_values.fits(raw):
             return None
         place = index_of(columns, components.device)
-        return inversion_kernel.invert_chosen(*levels, components, place, ends, raw, self.depth)
+        return leaf_inversion.invert_chosen(*levels, components, place, ends, raw, self.depth)
 
     # Starting points --------------------------------------------------------------------------
 
     @torch.no_grad()
     def scale_to(self, data: Tensor) -> None:
         """Take location and scale of each column from the data (D, N), NaN where missing."""
-        location = torch.nan_to_num(data.nanmean(1))
-        scale = (data - location[:, None]).square().nanmean(1).sqrt()
+        location, scale = location_and_scale(data)
         self.location.copy_(location)
-        # A constant or empty column has no scale of its own; its mean is off by rounding.
-        rounding = 8 * torch.finfo(data.dtype).eps * location.abs()
-        self.scale.copy_(torch.where(scale.isfinite() & (scale > rounding), scale, 1.0))
+        self.scale.copy_(scale)
 
     @torch.no_grad()
     def start(
         self, rows: Tensor, generator: torch.Generator | None = None, bandwidth: float = 0.25
     ) -> None:
-        """Put component k on the values `rows` (D, M) as a kernel of the given bandwidth.
+        """Set component k to a kernel of the given bandwidth on the values `rows` (D, M).
 
         The bandwidth is that of a logistic density in units of the column's scale: the network
-        starts as z = (x - row) / bandwidth, up to the noise that lets its units part.
+        starts as z = (x - row) / bandwidth, plus noise that makes its units differ.
         """
         centres = ((rows - self.location[:, None]) / self.scale[:, None]).to(self._dtype)
-        # Every layer multiplies the slope by (units in) x (weight): share it out evenly.
+        # Every layer multiplies the slope by (units in) x (weight): split it evenly.
         slope = (1 / bandwidth) ** (1 / len(self.weights))
         for weight in self.weights:
-            weight.copy_(torch.as_tensor(_inverse_softplus(slope / weight.shape[1])))
-            weight.add_(0.05 * _normal(weight, generator))
+            weight.copy_(torch.as_tensor(inverse_softplus(slope / weight.shape[1], _BETA)))
+            weight.add_(0.05 * normal_like(weight, generator))
         for gate in self.gates:
-            gate.copy_(0.25 * _normal(gate, generator))
+            gate.copy_(0.25 * normal_like(gate, generator))
         for bias in self.biases:
             bias.zero_()
         first = make_layer(self.weights[0], self.biases[0], _BETA).weight[:, 0]
-        self.biases[0].copy_(0.5 * _normal(self.biases[0], generator) - first * centres)
-        # Now move each leaf so that its median is the row's value again.
+        self.biases[0].copy_(0.5 * normal_like(self.biases[0], generator) - first * centres)
+        # Shift each leaf so that its median is the row's value.
         columns = range(self.size[0])
         z = value(self._network(columns), centres[:, None])[:, 0]
         self.biases[-1][0].sub_(z)
@@ -317,9 +291,9 @@ class NeuralLeaves(ContinuousLeaves):
         zero, with which the softplus leaves many networks flat.
         """
         for weight in self.weights:
-            weight.copy_(1 + _normal(weight, generator) / math.sqrt(weight.shape[1]))
+            weight.copy_(1 + normal_like(weight, generator) / math.sqrt(weight.shape[1]))
         for gate in self.gates:
-            gate.copy_(_normal(gate, generator))
+            gate.copy_(normal_like(gate, generator))
         for bias in self.biases:
             bias.zero_()
 
@@ -362,12 +336,12 @@ def _solution(
     levels: tuple[Tensor, Tensor],
     ends: tuple[Tensor, Tensor, Tensor] | None,
 ) -> Tensor:
-    """Return where networks (..., n, N) reach log u and log(1 - u) between ends and their gap."""
+    """Return where networks (..., n, N) reach log u and log(1 - u), truncated to the ends."""
     log_u, log_1mu = levels
     target = log_u - log_1mu
     if ends is not None:
         lower, upper, _ = ends
-        low, high, gap = values_and_gap(network, *(_finite(t) for t in ends))
+        low, high, gap = values_and_gap(network, *(finite(t) for t in ends))
         low, high = (torch.where(t.isinf(), t, z) for t, z in ((lower, low), (upper, high)))
         gap = torch.where(lower.isinf() | upper.isinf(), torch.inf, gap)
         mass = log_sigmoid_interval(low, high, gap)
@@ -384,22 +358,9 @@ def _solution(
 def _bracket_mixture(
     network: Network, target: Tensor, log_weights: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Bracket quantiles (n, N) between those of the components that have any weight."""
+    """Bracket quantiles (n, N) between those of the components with positive weight."""
     low, high = bracket(network, target[..., None])  # (n, N, M)
     alive = log_weights > -torch.inf
     low = torch.where(alive, low, torch.inf).amin(-1)
     high = torch.where(alive, high, -torch.inf).amax(-1)
     return low, high
-
-
-def _finite(x: Tensor) -> Tensor:
-    """Replace NaN and infinities by 0: their cells are decided elsewhere, with a clean gradient."""
-    return torch.where(x.isfinite(), x, 0.0)
-
-
-def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
-    return torch.randn(like.shape, dtype=like.dtype, device=like.device, generator=generator)
-
-
-def _inverse_softplus(y: float) -> float:
-    return (_BETA * y + math.log(-math.expm1(-_BETA * y))) / _BETA

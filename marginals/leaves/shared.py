@@ -7,19 +7,25 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from marginals.cells import Cells, Truncation
-from marginals.leaves.family import ContinuousLeaves, LeafEvaluation
+from marginals.leaves.family import (
+    ContinuousLeaves,
+    LeafEvaluation,
+    check_positive,
+    integral,
+    normal_like,
+)
 from marginals.leaves.learned_scale import (
     Base,
     LearnedScale,
-    inverse_softplus,
     invert_mixture,
     log_cdf,
     log_density,
     log_interval,
     quantile,
 )
-from marginals.numerics import index_of, log_softplus, logit_of_interval, normal_cdf, select
+from marginals.leaves.monotone import inverse_softplus
+from marginals.numerics import log_softplus, logit_of_interval, normal_cdf, select
+from marginals.runtime.backend import QUERY, Backend
 
 
 @final
@@ -35,7 +41,7 @@ class SharedLeaves(ContinuousLeaves):
         hidden: the number of units of each g_j.
         base: the distribution on the learned scale, "normal" or "logistic".
         min_scale: the least s, in units of the learned scale. It keeps components from
-            collapsing on a point, where the likelihood has no bound.
+            collapsing onto a point, where the likelihood is unbounded.
 
     >>> leaves = SharedLeaves(columns=2, width=4)
     >>> leaves.evaluate(torch.zeros(2, 5), columns=[0, 1]).log_density.shape
@@ -53,9 +59,7 @@ class SharedLeaves(ContinuousLeaves):
         min_scale: float = 0.01,
     ) -> None:
         super().__init__()
-        for name, number in [("columns", columns), ("width", width), ("hidden", hidden)]:
-            if number < 1:
-                raise ValueError(f"Expected `{name}` to be at least 1; got {number}.")
+        check_positive(columns=columns, width=width, hidden=hidden)
         if base not in ("normal", "logistic"):
             raise ValueError(f"Expected `base` to be 'normal' or 'logistic'; got {base!r}.")
         if not 0 <= min_scale < math.inf:
@@ -72,15 +76,11 @@ class SharedLeaves(ContinuousLeaves):
         return self.centres.shape[0], self.centres.shape[1]
 
     def config(self) -> dict[str, Any]:
-        """Return what `__init__` needs, as JSON."""
+        """Return the arguments of `__init__`, as JSON."""
         columns, width = self.size
         hidden = len(self.learned.bias)
         sizes = {"columns": columns, "width": width, "hidden": hidden}
         return {**sizes, "base": self.base, "min_scale": self.min_scale}
-
-    def extra_repr(self) -> str:
-        """Show the configuration."""
-        return ", ".join(f"{key}={option}" for key, option in self.config().items())
 
     # The scale and the components on it -------------------------------------------------------
 
@@ -105,36 +105,24 @@ class SharedLeaves(ContinuousLeaves):
 
     # Values -----------------------------------------------------------------------------------
 
-    def log_values(self, cells: Cells, columns: Sequence[int]) -> Tensor:
-        """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
-        missing = cells.upper.isnan()[..., None]
-        exact = self._log_density(*self._standard(cells.upper, columns))
-        if cells.upper is cells.lower or not cells.intervals:
-            return torch.where(missing, 0.0, exact)
-        rows = cells.intervals
-        lower, upper = select(cells.lower, rows), select(cells.upper, rows)
-        mass = self.log_interval(lower, upper, [columns[i] for i in rows])
-        mixed = torch.where((lower < upper)[..., None], mass, select(exact, rows))
-        index = index_of(rows, exact.device)
-        return torch.where(missing, 0.0, exact.index_copy(0, index, mixed))
-
     def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
         """Return log CDF, log survival and log density at `x` (n, B)."""
         z, log_slope = self._standard(x, columns)
-        return LeafEvaluation(
-            log_cdf(z, self.base), log_cdf(-z, self.base), self._log_density(z, log_slope)
-        )
+        below, above = log_cdf(z, self.base), log_cdf(-z, self.base)
+        return LeafEvaluation(below, above, log_density(z, self.base) + log_slope)
+
+    def log_density(self, x: Tensor, columns: Sequence[int]) -> Tensor:
+        """Return log phi'(x) for `x` (n, B), (n, B, M)."""
+        z, log_slope = self._standard(x, columns)
+        return log_density(z, self.base) + log_slope
 
     def cdf(self, x: Tensor, columns: Sequence[int]) -> Tensor:
-        """Return the CDF at `x` (n, B), (n, B, M), to a rounding error of one, not of itself."""
+        """Return the CDF at `x` (n, B), (n, B, M), to absolute machine precision."""
         z, _ = self._standard(x, columns)
         return normal_cdf(z) if self.base == "normal" else z.sigmoid()
 
     def log_interval(self, lower: Tensor, upper: Tensor, columns: Sequence[int]) -> Tensor:
-        """Return log(phi(upper) - phi(lower)) for bounds (n, B), (n, B, M).
-
-        Cells whose bounds are not in order get an arbitrary finite number.
-        """
+        """Return log(phi(upper) - phi(lower)) for bounds (n, B), (n, B, M)."""
         low, high, gap = (end[..., None] for end in self.learned.ends(lower, upper, columns))
         location, spread = self._components(columns)
         return _interval(low, high, gap, location, spread, self.base)[2]
@@ -145,9 +133,6 @@ class SharedLeaves(ContinuousLeaves):
         location, spread = self._components(columns)
         log_spread = self.log_scales(columns)[:, None]
         return standardise(y[..., None], location, spread), log_slope[..., None] - log_spread
-
-    def _log_density(self, z: Tensor, log_slope: Tensor) -> Tensor:
-        return log_density(z, self.base) + log_slope
 
     def _components(self, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return the locations and scales, each (n, 1, M)."""
@@ -182,45 +167,36 @@ class SharedLeaves(ContinuousLeaves):
         :math:`E f(X) = \int f(x(z))\, \phi(z)\, dz`, x(z) = g^{-1}(m + s z). The rule converges
         exponentially for smooth f: the relative error of the first two moments is below 1e-6 in
         float64 and 1e-4 in float32. In float64 it reaches 20 normal scales s, enough for the mean
-        of exp(c X) where c X has a standard deviation of 12. An expectation that does not exist,
-        because f grows faster than the tail falls, is returned as infinite.
+        of exp(c X) where c X has a standard deviation of 12. If f grows faster than the tail falls,
+        the expectation is infinite.
         """
         location, spread = self._components(columns)
         z = _nodes(self.base, location)[:, None]  # (T, 1)
         x = self.unscale(location + spread * z, columns).to(location.dtype)  # (n, T, M)
         terms = function(x) * log_density(z, self.base).exp()
-        total = terms.sum(1) * (z[1] - z[0])
-        # What stands at the ends must be nothing beside the whole.
-        ends = terms[:, [0, -1]].abs().amax(1)
-        return torch.where(ends > 1e-3 * (1 + total.abs()), total.sign() * torch.inf, total)
+        return integral(terms, z[1] - z[0])
 
-    @torch.no_grad()
-    def invert_chosen(
+    def quantiles_of_chosen(
         self,
-        log_u: Tensor,
-        log_1mu: Tensor,
+        levels: tuple[Tensor, Tensor],
         components: Tensor,
         columns: Sequence[int],
-        within: Truncation,
+        dtype: torch.dtype,
+        bounds: tuple[Tensor, Tensor] | None = None,
+        backend: Backend = QUERY,
     ) -> Tensor:
-        """Invert one leaf per cell (n, N) at u, within its bounds."""
-        dtype = self.centres.dtype
+        """Return quantiles of one leaf per cell (n, B), truncated to bounds (n, B) if given."""
+        log_u, log_1mu = (level.to(self.centres.dtype) for level in levels)
         location = self.locations(columns).gather(1, components)
         spread = self.log_scales(columns).exp().gather(1, components)
-        missing, exact = within.lower.isnan(), within.lower == within.upper
-        lower = torch.where(missing | exact, -torch.inf, within.lower)
-        upper = torch.where(missing | exact, torch.inf, within.upper)
-        low, high, log_mass = _interval(
-            *self.learned.ends(lower, upper, columns), location, spread, self.base
-        )
-        below, above = log_cdf(low, self.base), log_cdf(-high, self.base)
-        logit = logit_of_interval(below, above, log_mass, log_u.to(dtype), log_1mu.to(dtype))
+        logit = log_u - log_1mu
+        if bounds is not None:
+            ends = self.learned.ends(*bounds, columns)
+            low, high, log_mass = _interval(*ends, location, spread, self.base)
+            below, above = log_cdf(low, self.base), log_cdf(-high, self.base)
+            logit = logit_of_interval(below, above, log_mass, log_u, log_1mu)
         y = location + spread * quantile(logit, self.base)
-        # In the precision of the question: around a large offset float32 has few numbers.
-        x = self.unscale(y, columns).to(within.lower.dtype)
-        least = within.lower.nextafter(torch.full_like(within.lower, torch.inf))
-        x = torch.where(missing, x, x.clamp(least, within.upper))
-        return torch.where(exact, within.lower, x)
+        return self.unscale(y, columns).to(dtype)
 
     # Starting points --------------------------------------------------------------------------
 
@@ -228,7 +204,7 @@ class SharedLeaves(ContinuousLeaves):
     def scale_to(self, data: Tensor) -> None:
         """Take location, scale and quantiles of each column (D, N), NaN where missing.
 
-        The learned scale starts anew from them; the components stay where they are on it.
+        This restarts the learned scale; the components keep their places on it.
         """
         self.learned.scale_to(data)
 
@@ -236,9 +212,9 @@ class SharedLeaves(ContinuousLeaves):
     def start(
         self, rows: Tensor, generator: torch.Generator | None = None, bandwidth: float = 0.5
     ) -> None:
-        """Put component k on the values `rows` (D, M) as a kernel of the given bandwidth.
+        """Set component k to a kernel of the given bandwidth on the values `rows` (D, M).
 
-        The bandwidth is the scale s; the learned scale starts in units of the column's own.
+        The bandwidth is the scale s; the learned scale starts in units of the column's scale.
         """
         self.learned.start(generator)
         self.centres.copy_(self.scale(rows, range(self.size[0]))[0])
@@ -246,10 +222,10 @@ class SharedLeaves(ContinuousLeaves):
 
     @torch.no_grad()
     def start_weighted(self, data: Tensor, shares: Tensor) -> None:
-        """Set component k to mean and spread of data (D, N) by shares (N, M), where it is known."""
+        """Set component k to mean and spread of observed data (D, N) weighted by shares (N, M)."""
         known = data.isfinite()
         y = torch.where(known, self.scale(data, range(len(data)))[0].double(), 0.0)
-        total = known.double() @ shares + 1.0  # (D, M); one row more, like all rows
+        total = known.double() @ shares + 1.0  # (D, M); plus one row like all rows
         middle = y.sum(1, keepdim=True) / known.sum(1, keepdim=True).clamp_min(1)
         away = torch.where(known, (y - middle).square(), 0.0).sum(1, keepdim=True)
         overall = away / known.sum(1, keepdim=True).clamp_min(1)
@@ -259,23 +235,16 @@ class SharedLeaves(ContinuousLeaves):
 
     @torch.no_grad()
     def set_components(self, location: Tensor, scale: Tensor) -> None:
-        """Set locations and scales (D, M) on the learned scale; scales at least the least one."""
+        """Set locations and scales (D, M) on the learned scale; scales are at least `min_scale`."""
         free = (scale.double() - self.min_scale).clamp_min(1e-3)
         self.centres.copy_(location)
         self.spreads.copy_(free + torch.log(-torch.expm1(-free)))  # the inverse of softplus
 
     @torch.no_grad()
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:
-        """Start at random around the middle of each column; the paper has no such leaves."""
+        """Start at random around the centre of each column; the paper has no such leaves."""
         self.learned.start(generator)
-        self.centres.copy_(
-            torch.randn(
-                self.centres.shape,
-                dtype=self.centres.dtype,
-                device=self.centres.device,
-                generator=generator,
-            )
-        )
+        self.centres.copy_(normal_like(self.centres, generator))
         self._spread(1 + self.min_scale)
 
     def _spread(self, size: float) -> None:
@@ -303,15 +272,15 @@ def _interval(
     """Return the standardised ends of an interval on the learned scale, and its log mass."""
     open_ = gap.isinf()
     low, high = (standardise(end, location, spread) for end in (low, high))
-    # An open end takes its infinite gap along, past the division.
+    # An open end keeps its infinite gap, without a gradient of the division.
     gap = torch.where(open_, torch.inf, torch.where(open_, 1.0, gap) / spread)
     return low, high, log_interval(low, high, gap, base)
 
 
 def _nodes(base: Base, like: Tensor) -> Tensor:
-    """Return the nodes of the quadrature, to where the density is all but 0.
+    """Return the nodes of the quadrature, out to where the density is negligible.
 
-    A bend of the learned scale that is sharp beside s calls for nodes so close.
+    They lie close enough for a learned scale that bends sharply within a component.
     """
     if base == "normal":
         reach = 20 if like.dtype == torch.float64 else 12  # densities of 1e-87 and 1e-32

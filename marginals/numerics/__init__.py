@@ -1,8 +1,8 @@
-"""Pure functions in log space: stable sums, sigmoid differences, monotone inversion, draws."""
+"""Pure functions: stable sums in log space, normals, monotone inversion, draws, indices."""
 
 from marginals.numerics import factors
 from marginals.numerics.draws import draw, draw_many, draw_rows
-from marginals.numerics.indices import host_free, index_of, is_host_free, select, table_of
+from marginals.numerics.indices import index_of, select, table_of
 from marginals.numerics.inversion import invert_monotone
 from marginals.numerics.logspace import (
     log1mexp,
@@ -29,10 +29,8 @@ __all__ = [
     "draw_many",
     "draw_rows",
     "factors",
-    "host_free",
     "index_of",
     "invert_monotone",
-    "is_host_free",
     "log1mexp",
     "log_matmul",
     "log_normal_cdf",

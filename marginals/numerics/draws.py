@@ -1,11 +1,11 @@
-"""Draws of indices from categorical distributions held as logarithms."""
+"""Drawing indices from categorical distributions given by log weights."""
 
 import torch
 from torch import Tensor
 
 
 def draw(log_weights: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Draw one index from each distribution on the last dim; weights need not be normalised.
+    """Draw one index per distribution along the last dim; weights need not be normalised.
 
     >>> draw(torch.tensor([[0.0, -torch.inf], [-torch.inf, 0.0]]))
     tensor([0, 1])
@@ -19,18 +19,17 @@ def draw(log_weights: Tensor, generator: torch.Generator | None = None) -> Tenso
 def draw_rows(
     log_weights: Tensor, rows: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Draw an index from `log_weights[r]` for each r in `rows`, in memory of the order of `rows`.
+    """Draw an index from `log_weights[r]` for each r in `rows`, in memory proportional to `rows`.
 
-    One sorted table serves all: row r of the cumulative weights is shifted by 2 r, so that a
-    single binary search finds both. In float64 the shift costs about 2e-16 times the number
-    of rows, far below what any number of draws can show.
+    Row r of the cumulative weights is shifted by 2 r, so that one binary search in one sorted table
+    serves all rows. In float64 the shift costs a relative error of 2e-16 times the number of rows.
 
     >>> draw_rows(torch.tensor([[0.0, -torch.inf], [-torch.inf, 0.0]]), torch.tensor([1, 0, 1]))
     tensor([1, 0, 1])
     """
     count, size = log_weights.shape
     table = _cumulative(log_weights)
-    # Sums differ from one by rounding: rows that are two apart do not overlap.
+    # Each row sums to one up to rounding, so shifts of two keep rows apart.
     start = torch.arange(0, 2 * count, 2, device=log_weights.device, dtype=torch.float64)
     total = table[:, -1].clone()
     end = table.add_(start[:, None])[:, -1]
@@ -52,14 +51,14 @@ def draw_many(log_weights: Tensor, draws: int, generator: torch.Generator | None
 
 
 def _cumulative(log_weights: Tensor) -> Tensor:
-    """Sum weights up in float64; each has the relative precision of its logarithm as it came."""
+    """Return cumulative weights in float64."""
     weights = log_weights.softmax(-1)
-    # A distribution without any weight is never drawn from, but must not spoil a table.
+    # A row without any weight is never drawn from, but must not put NaN into a table.
     return weights.nan_to_num_(0.0).cumsum(-1, dtype=torch.float64)
 
 
 def _below(level: Tensor, total: Tensor) -> Tensor:
-    """Keep levels below the total: the first index to exceed such a level has weight."""
+    """Keep levels below the total, so that the first index beyond a level has weight."""
     return level.minimum(total.nextafter(torch.full_like(total, -torch.inf)))
 
 

@@ -1,37 +1,34 @@
-r"""Gaussians whose correlation is a few common factors plus a unique part of each column.
+r"""Gaussians whose correlation is a few common factors plus a unique variance of each column.
 
 In component k the scores are :math:`s_j = L_{kj} f + \sqrt{d_{kj}}\,e_j` with f and e standard
 normal, so that :math:`R = \mathrm{diag}(d) + L L^\top`. Given the observed columns E, the factors
 are normal with precision :math:`A = I + \sum_{j \in E} L_j^\top L_j / d_j` and mean
-:math:`A^{-1} \sum_{j \in E} L_j^\top s_j / d_j`: every answer needs r x r systems alone.
+:math:`A^{-1} \sum_{j \in E} L_j^\top s_j / d_j`: every answer needs only r x r systems.
 
     evidence   log_density, posterior_of_factors        answers   conditional, sample
 
 Shapes: scores (B, K, J), loadings (K, J, r), unique (K, J), mask (B, J) true where observed, or
-(1, J) the same for all rows; P distinct rows of the mask. Scores of cells that are not observed
-are never read.
+(1, J) if all rows share it; P distinct rows of the mask. Scores that are not observed are ignored.
 
-A and its Cholesky factor are held in float64: they are small, and a unique variance of 1e-3
-makes a condition number that float32 does not bear.
+A and its Cholesky factor are float64: they are small, and a unique variance of 1e-3 gives a
+condition number too large for float32.
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
 
-from marginals.numerics.gaussians import log_density_of_patterns
-from marginals.numerics.indices import is_host_free
+from marginals.numerics.gaussians import log_density_of_patterns, whitening
+from marginals.numerics.matmul import exact_matmul
 
-# Elements of the matrices gathered at once, one per draw, in `sample`; bounds its memory.
+# Elements of the matrices that `sample` gathers at once, one matrix per draw; bounds its memory.
 _GATHERED_ELEMENTS = 1 << 24
-# Up to so many columns, rows of one pattern are whitened by a matrix of each component.
+# Up to this many columns, rows of one pattern are whitened by one matrix per component.
 _DENSE_COLUMNS = 64
-# Up to so many columns their own matrices are fast, however few the factors are.
+# Up to this many columns their own matrices are fast, however few the factors.
 _SMALL_COLUMNS = 8
 
 
@@ -41,7 +38,7 @@ class FactorPosterior:
     """The factors given the observed scores of each row.
 
     Args:
-        mean: the posterior mean f*, (B, K, r), in the type of the scores.
+        mean: the posterior mean f*, (B, K, r), in the dtype of the scores.
         cholesky: lower factors of the precision A of each pattern, (P, K, r, r), float64.
         patterns: the distinct rows of the mask, (P, J).
         index: the pattern of each row, (B,).
@@ -59,24 +56,32 @@ def log_density(
     unique: Tensor,
     mask: Tensor,
     known: Tensor | None = None,
+    *,
+    host_free: bool = False,
 ) -> Tensor:
     r"""Compute :math:`\log N(s_E; 0, R_{EE})` of the observed columns E of each row, (B, K).
 
-    The quadratic form is :math:`\sum_E (s_j - L_j f^*)^2 / d_j + |f^*|^2`, the least over f: it
-    cannot be negative, and an error of f* enters it squared. `known` is a promise that the mask
-    has no other rows, (P, J).
+    The quadratic form is :math:`\sum_E (s_j - L_j f^*)^2 / d_j + |f^*|^2`, the minimum over f: it
+    cannot be negative, and an error of f* enters it squared.
+
+    Args:
+        scores, loadings, unique, mask: see the module.
+        known: a promise that the mask has no other rows, (P, J).
+        host_free: never branch on numbers of the device.
 
     >>> L = torch.tensor([[[0.6], [0.8]]]); s = torch.tensor([[[0.3, torch.nan]]])
     >>> log_density(s, L, 1 - L.square().sum(-1), torch.tensor([[True, False]]))
     tensor([[-0.9639]])
     """
-    patterns, index = _patterns(mask, len(scores), known)
+    patterns, index = _patterns(mask, len(scores), known, host_free)
     if len(patterns) == 1 and scores.shape[2] <= _DENSE_COLUMNS:
-        return _dense_log_density(scores, loadings, unique, patterns)
+        return _dense_log_density(scores, loadings, unique, patterns, host_free)
     if has_small_columns(*loadings.shape[1:]):
         covariance = _covariance(loadings.double(), unique.double())
-        return log_density_of_patterns(_observed(scores, mask), covariance, patterns, index)
-    posterior = _posterior(scores, loadings, unique, mask, patterns, index)
+        return log_density_of_patterns(
+            _observed(scores, mask), covariance, patterns, index, host_free=host_free
+        )
+    posterior = _posterior(scores, loadings, unique, mask, patterns, index, host_free)
     residual = _observed(scores, mask) - _columns_of(posterior.mean, loadings)  # (B, K, J)
     terms = torch.where(mask[:, None], residual.square() / unique, 0.0)
     quadratic = terms.sum(-1) + posterior.mean.square().sum(-1)  # (B, K)
@@ -85,19 +90,22 @@ def log_density(
 
 
 def has_small_columns(columns: int, rank: int) -> bool:
-    """Say whether the columns' own matrices cost less than the systems of the factors."""
+    """Return whether the columns' own matrices cost less than the systems of the factors."""
     return columns <= max(rank, _SMALL_COLUMNS)
 
 
-def _dense_log_density(scores: Tensor, loadings: Tensor, unique: Tensor, pattern: Tensor) -> Tensor:
+def _dense_log_density(
+    scores: Tensor, loadings: Tensor, unique: Tensor, pattern: Tensor, host_free: bool
+) -> Tensor:
     """Return the log density of rows that all observe the same few columns, (B, K).
 
     With R = C C^T of each component, the quadratic form is |C^-1 s|^2: one product for all rows. A
-    column that is not observed becomes one that is independent and at its mean.
+    column that is not observed becomes independent and equal to its mean.
     """
     seen = pattern[0]
     free = torch.where(seen[:, None], loadings.double(), 0.0)
-    cholesky, inverse = _whitening(free, torch.where(seen, unique, 1.0).double())
+    covariance = _covariance(free, torch.where(seen, unique, 1.0).double())
+    cholesky, inverse = whitening(covariance, host_free)
     known = torch.where(seen, scores, 0.0).transpose(0, 1)  # (K, B, J)
     white = exact_matmul(known, inverse.mT.to(scores.dtype))
     log_scale = cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)  # (K,)
@@ -106,36 +114,34 @@ def _dense_log_density(scores: Tensor, loadings: Tensor, unique: Tensor, pattern
 
 
 def log_density_of_rows(
-    y: Tensor, location: Tensor, log_scale: Tensor, loadings: Tensor, unique: Tensor
+    y: Tensor,
+    location: Tensor,
+    log_scale: Tensor,
+    loadings: Tensor,
+    unique: Tensor,
+    *,
+    host_free: bool = False,
 ) -> Tensor:
     r"""Compute :math:`\log N(y; m_k, S_k R_k S_k)` of complete rows y (B, J), (B, K).
 
-    Location and scale (K, J) of the components go into the whitening matrix, so that one product
-    with y serves all of them and no (B, K, J) tensor but its result is made.
+    Location and scale (K, J) of the components are part of the whitening matrix: one product with y
+    serves all components, and its result is the only (B, K, J) tensor.
 
     >>> L = torch.tensor([[[0.6], [0.8]]]); zero = torch.zeros(1, 2)
     >>> log_density_of_rows(torch.zeros(3, 2), zero, zero, L, 1 - L.square().sum(-1)).shape
     torch.Size([3, 1])
     """
-    cholesky, inverse = _whitening(loadings.double(), unique.double())
+    cholesky, inverse = whitening(_covariance(loadings.double(), unique.double()), host_free)
     width, columns = location.shape
     matrix = inverse / log_scale.double().exp()[:, None]  # (K, J, J)
     shift = (matrix @ location.double()[..., None]).squeeze(-1)  # (K, J)
-    # The shift rides along as one more column, of ones.
+    # The shift is the weight of one more column, of ones.
     both = torch.cat([matrix, -shift[..., None]], -1).to(y.dtype).reshape(-1, columns + 1)
     ones = torch.cat([y, torch.ones_like(y[:, :1])], 1)
     white = exact_matmul(ones[None], both.mT[None])[0].view(len(y), width, columns)
     log_det = cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1) + log_scale.double().sum(-1)
     log_det = log_det + 0.5 * columns * math.log(2 * math.pi)
     return -0.5 * white.square().sum(-1) - log_det.to(y.dtype)
-
-
-def _whitening(loadings: Tensor, unique: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the Cholesky factors C of R = L L^T + d and their inverses, (K, J, J)."""
-    covariance = _covariance(loadings, unique)
-    cholesky, _ = torch.linalg.cholesky_ex(covariance, check_errors=not is_host_free())
-    eye = torch.eye(unique.shape[1], dtype=unique.dtype, device=unique.device)
-    return cholesky, torch.linalg.solve_triangular(cholesky, eye.expand_as(cholesky), upper=False)
 
 
 def _covariance(loadings: Tensor, unique: Tensor) -> Tensor:
@@ -162,10 +168,11 @@ def _posterior(
     mask: Tensor,
     patterns: Tensor,
     index: Tensor,
+    host_free: bool = False,
 ) -> FactorPosterior:
     precision = _precision(loadings, unique, patterns)  # (P, K, r, r)
-    # Without its check, which the host makes: A is at least the identity.
-    cholesky, _ = torch.linalg.cholesky_ex(precision, check_errors=not is_host_free())
+    # The check needs the host and can be skipped: A is at least the identity.
+    cholesky, _ = torch.linalg.cholesky_ex(precision, check_errors=not host_free)
     observed = _observed(scores, mask).transpose(0, 1)  # (K, B, J)
     evidence = exact_matmul(observed, loadings / unique[..., None])  # (K, B, r)
     mean = _solve(cholesky, index, evidence.double()).to(scores.dtype)
@@ -177,10 +184,10 @@ def conditional(
 ) -> tuple[Tensor, Tensor]:
     r"""Compute the mean and variance of columns given the *other* observed columns, (n, B, K) each.
 
-    Of a column that is not observed, :math:`L_j f^*` and :math:`d_j + v_j` with
-    :math:`v_j = L_j A^{-1} L_j^\top`. An observed one is left out of its own evidence without
+    A column that is not observed has mean :math:`L_j f^*` and variance :math:`d_j + v_j` with
+    :math:`v_j = L_j A^{-1} L_j^\top`. An observed column is removed from its own evidence without
     a second posterior: with :math:`h = v_j / d_j`, the variance is :math:`d_j / (1 - h)` and the
-    mean :math:`s_j - (s_j - L_j f^*) / (1 - h)`. Inside it is float64, because h may be near 1.
+    mean :math:`s_j - (s_j - L_j f^*) / (1 - h)`. This runs in float64, because h may be near 1.
 
     >>> L = torch.tensor([[[0.6], [0.8]]]); s = torch.tensor([[[1.0, torch.nan]]])
     >>> conditional(s, L, 1 - L.square().sum(-1), ~s[0].isnan(), torch.tensor([1]))
@@ -189,9 +196,9 @@ def conditional(
     dtype = scores.dtype
     scores, loadings, unique = scores.double(), loadings.double(), unique.double()
     posterior = posterior_of_factors(scores, loadings, unique, mask)
-    asked, own = loadings[:, columns], unique[:, columns]  # (K, n, r), (K, n)
-    fitted = _columns_of(posterior.mean, asked)  # (B, K, n)
-    spread = _spread(posterior.cholesky, asked)[posterior.index]  # (B, K, n)
+    chosen, own = loadings[:, columns], unique[:, columns]  # (K, n, r), (K, n)
+    fitted = _columns_of(posterior.mean, chosen)  # (B, K, n)
+    spread = _spread(posterior.cholesky, chosen)[posterior.index]  # (B, K, n)
     known = mask[:, None, columns]  # (B, 1, n)
     kept = 1 - torch.where(known, spread / own, 0.0)  # 1 - h
     observed = _observed(scores, mask)[..., columns]
@@ -211,12 +218,12 @@ def sample(
     """Draw the scores of all columns given the observed ones, (B, S, J).
 
     Args:
-        scores, loadings, unique, mask: as above.
+        scores, loadings, unique, mask: see the module.
         components: the component of each draw, (B, S).
         generator: source of the draws.
 
     Returns:
-        draws from the component's conditional; observed columns keep that component's scores.
+        Draws from the component's conditional; observed columns keep that component's scores.
 
     >>> L = torch.tensor([[[0.6], [0.8]]]); s = torch.tensor([[[1.0, torch.nan]]])
     >>> d = 1 - L.square().sum(-1)
@@ -264,12 +271,14 @@ def _draws(
     return fitted + unique[component].sqrt() * own
 
 
-def _patterns(mask: Tensor, rows: int, known: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return the distinct rows of a mask, or those known beforehand, and each row's index."""
+def _patterns(
+    mask: Tensor, rows: int, known: Tensor | None = None, host_free: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return the distinct rows of a mask, or those promised, and the index of each row."""
     if len(mask) == 1:
         return mask, torch.zeros(rows, dtype=torch.long, device=mask.device)
-    if is_host_free():
-        # How many rows are distinct is for the device to know: those known, or each by itself.
+    if host_free:
+        # The host does not learn how many are distinct: use those promised, or one per row.
         if known is None or len(known) >= rows:
             return mask, torch.arange(rows, device=mask.device)
         return known, (mask[:, None] == known).all(-1).int().argmax(1)
@@ -292,7 +301,7 @@ def _precision(loadings: Tensor, unique: Tensor, patterns: Tensor) -> Tensor:
     if count <= rank:
         left = (observed[:, None, :, None] * scaled).transpose(2, 3)  # (P, K, r, J)
         return eye + left @ loadings
-    # For many patterns, one product with the columns' own r x r matrices.
+    # With many patterns, one product with the r x r matrices of the columns is cheaper.
     squares = (scaled[..., None] * loadings[..., None, :]).transpose(0, 1)  # (J, K, r, r)
     total = observed @ squares.reshape(width, -1)
     return eye + total.view(count, components, rank, rank)
@@ -329,49 +338,3 @@ def _log_scale(posterior: FactorPosterior, unique: Tensor) -> Tensor:
     log_common = posterior.cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     log_unique = observed @ (unique.double().log() + math.log(2 * math.pi)).T
     return log_common + 0.5 * log_unique
-
-
-def exact_matmul(left: Tensor, right: Tensor) -> Tensor:
-    """Multiply batches of matrices, (N, a, b) by (N, b, c), without TF32, forward and backward.
-
-    >>> exact_matmul(torch.ones(1, 1, 2), torch.ones(1, 2, 1))
-    tensor([[[2.]]])
-    """
-    return _ExactMatmul.apply(left, right)
-
-
-class _ExactMatmul(torch.autograd.Function):
-    """The backward products run long after the forward call: they need the guard themselves."""
-
-    @staticmethod
-    def forward(ctx: Any, left: Tensor, right: Tensor) -> Tensor:
-        ctx.save_for_backward(left, right)
-        with _without_tf32(left):
-            return left @ right
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        left, right = ctx.saved_tensors
-        need_left, need_right = ctx.needs_input_grad
-        by_left = exact_matmul(grads[0], right.transpose(1, 2)) if need_left else None
-        by_right = exact_matmul(left.transpose(1, 2), grads[0]) if need_right else None
-        return by_left, by_right
-
-
-@contextmanager
-def _without_tf32(like: Tensor) -> Iterator[None]:
-    """Keep full float32 products on CUDA, and leave the setting as it was."""
-    if not like.is_cuda or like.dtype != torch.float32:
-        yield
-        return
-    # The setting of the CUDA backend alone: the one for all backends refuses to be read
-    # where a caller has set this one. It has its older name before torch 2.9.
-    backend: Any = torch.backends.cuda.matmul
-    newer = hasattr(backend, "fp32_precision")
-    name, exact = ("fp32_precision", "ieee") if newer else ("allow_tf32", False)
-    before = getattr(backend, name)
-    setattr(backend, name, exact)
-    try:
-        yield
-    finally:
-        setattr(backend, name, before)

@@ -1,10 +1,9 @@
-r"""Gaussians of which each row observes columns of its own.
+r"""Gaussian log densities of rows that observe different columns.
 
-With the covariance R of component k and the Cholesky factor C of its observed part, the quadratic
-form is :math:`|C^{-1} s|^2`. The gradient is known in closed form: of the scores
-:math:`-\alpha` with :math:`\alpha = R_{EE}^{-1} s_E`, of the covariance
-:math:`(\alpha \alpha^\top - R_{EE}^{-1}) / 2`. So a backward pass is two products, and nothing goes
-back through the factorisation of each pattern.
+With C the Cholesky factor of the observed part of the covariance R, the quadratic form is
+:math:`|C^{-1} s|^2`. The gradient has a closed form: :math:`-\alpha` for the scores, with
+:math:`\alpha = R_{EE}^{-1} s_E`, and :math:`(\alpha \alpha^\top - R_{EE}^{-1}) / 2` for the
+covariance. The backward pass is two products; it does not go through the factorisations.
 
 Shapes: scores (B, K, J), covariance (K, J, J), patterns (P, J) true where observed, index (B,).
 """
@@ -15,49 +14,67 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from marginals.numerics.indices import is_host_free
-
 
 def log_density_of_patterns(
-    scores: Tensor, covariance: Tensor, patterns: Tensor, index: Tensor
+    scores: Tensor,
+    covariance: Tensor,
+    patterns: Tensor,
+    index: Tensor,
+    *,
+    host_free: bool = False,
 ) -> Tensor:
     r"""Compute :math:`\log N(s_E; 0, R_{EE})` of the observed columns E of each row, (B, K).
 
     Args:
-        scores: of all columns; those that are not observed must be 0.
-        covariance: of each component, float64.
+        scores: scores of all columns, 0 where not observed.
+        covariance: covariance of each component, float64.
         patterns: the distinct sets of observed columns.
         index: the pattern of each row.
+        host_free: skip checks that need the host; if there are as many patterns as rows, row b
+            must have pattern b.
 
     >>> s, R = torch.tensor([[[0.3, 0.0]]]), torch.eye(2, dtype=torch.float64)[None]
     >>> log_density_of_patterns(s, R, torch.tensor([[True, False]]), torch.tensor([0]))
     tensor([[-0.9639]])
     """
-    return _LogDensity.apply(scores, covariance, patterns, index)
+    return _LogDensity.apply(scores, covariance, patterns, index, host_free)
+
+
+def whitening(covariance: Tensor, host_free: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the Cholesky factors C of covariances (..., J, J) and their inverses."""
+    cholesky, _ = torch.linalg.cholesky_ex(covariance, check_errors=not host_free)
+    eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
+    return cholesky, torch.linalg.solve_triangular(cholesky, eye.expand_as(cholesky), upper=False)
 
 
 class _LogDensity(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, scores: Tensor, covariance: Tensor, patterns: Tensor, index: Tensor
+        ctx: Any,
+        scores: Tensor,
+        covariance: Tensor,
+        patterns: Tensor,
+        index: Tensor,
+        host_free: bool,
     ) -> Tensor:
-        inverse, log_scale = _whitening(covariance, patterns)
-        white, own = _white(scores, inverse, index)
+        inverse, log_scale = _white_patterns(covariance, patterns, host_free)
+        white, own = _white(scores, inverse, index, host_free)
         weighted = (own.mT @ white[..., None]).squeeze(-1)  # alpha, (B, K, J)
         ctx.save_for_backward(scores, covariance, patterns, index, weighted, inverse)
+        ctx.host_free = host_free
         return _value(white, log_scale, index).to(scores.dtype)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         scores, covariance, patterns, index, weighted, inverse = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative is wanted: by torch's own rules
-            whitening, log_scale = _whitening(covariance, patterns)
-            white, _ = _white(scores, whitening, index)
+        if torch.is_grad_enabled():  # for a second derivative: let autograd differentiate
+            own, log_scale = _white_patterns(covariance, patterns, ctx.host_free)
+            white, _ = _white(scores, own, index, ctx.host_free)
             value = _value(white, log_scale, index).to(scores.dtype)
-            asked = [part for part in (scores, covariance) if part.requires_grad]
-            found = iter(torch.autograd.grad(value, asked, grads[0], create_graph=True))
+            wanted = [part for part in (scores, covariance) if part.requires_grad]
+            found = iter(torch.autograd.grad(value, wanted, grads[0], create_graph=True))
             both = [next(found) if p.requires_grad else None for p in (scores, covariance)]
-            return both[0], both[1], None, None
+            return *both, None, None, None
         grad = grads[0].double()  # (B, K)
         by_scores = by_covariance = None
         if ctx.needs_input_grad[0]:
@@ -70,13 +87,14 @@ class _LogDensity(torch.autograd.Function):
             rows = inverse.transpose(0, 1)  # (K, P, J, J)
             scaled = (rows * per_pattern.T[..., None, None]).flatten(1, 2)
             by_covariance = 0.5 * (outer - scaled.mT @ rows.flatten(1, 2))
-        return by_scores, by_covariance, None, None
+        return by_scores, by_covariance, None, None, None
 
 
-def _white(scores: Tensor, inverse: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+def _white(
+    scores: Tensor, inverse: Tensor, index: Tensor, host_free: bool
+) -> tuple[Tensor, Tensor]:
     """Return C^-1 s of each row, (B, K, J), and the C^-1 of its pattern, (B, K, J, J)."""
-    # When a GPU records steps, each row has a pattern of its own, in order.
-    own = inverse if is_host_free() and len(index) == len(inverse) else inverse[index]
+    own = inverse if host_free and len(index) == len(inverse) else inverse[index]
     return (own @ scores.double()[..., None]).squeeze(-1), own
 
 
@@ -84,15 +102,13 @@ def _value(white: Tensor, log_scale: Tensor, index: Tensor) -> Tensor:
     return -0.5 * white.square().sum(-1) - log_scale[index]
 
 
-def _whitening(covariance: Tensor, patterns: Tensor) -> tuple[Tensor, Tensor]:
-    """Return C^-1 of each pattern, 0 where nothing is observed, and half of log |2 pi R_EE|."""
+def _white_patterns(covariance: Tensor, patterns: Tensor, host_free: bool) -> tuple[Tensor, Tensor]:
+    """Return C^-1 of each pattern, 0 where not observed, and half of log |2 pi R_EE|."""
     seen = patterns.to(covariance.dtype)
     both = (seen[:, :, None] * seen[:, None, :])[:, None]  # (P, 1, J, J)
-    # A column that is not observed becomes one that is independent of all others.
+    # A column that is not observed becomes independent of all others.
     part = covariance * both + (1 - seen).diag_embed()[:, None]
-    cholesky, _ = torch.linalg.cholesky_ex(part, check_errors=not is_host_free())
-    eye = torch.eye(seen.shape[1], dtype=seen.dtype, device=seen.device)
-    inverse = torch.linalg.solve_triangular(cholesky, eye.expand_as(cholesky), upper=False)
+    cholesky, inverse = whitening(part, host_free)
     log_scale = cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)  # (P, K)
     constant = 0.5 * math.log(2 * math.pi) * seen.sum(1)
     return inverse * seen[:, None, :, None], log_scale + constant[:, None]

@@ -1,35 +1,13 @@
-"""Index tensors that are made once, and steps that never wait for the device.
+"""Index tensors, made once per device.
 
-A list used as an index is copied to the device each time, and each copy waits for all work before
-it. So do decisions that the host takes by a number of the device. Both are kept out of training
-steps on a GPU, which are recorded once and replayed (see `training/graphed.py`).
+A list used as an index is copied to the device each time, and each copy waits for all earlier work.
 """
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
 from torch import Tensor
-
-_LOCAL = threading.local()
-
-
-@contextmanager
-def host_free() -> Iterator[None]:
-    """Forbid decisions of the host in this thread: numerics take a form that needs none."""
-    before = is_host_free()
-    _LOCAL.on = True
-    try:
-        yield
-    finally:
-        _LOCAL.on = before
-
-
-def is_host_free() -> bool:
-    """Say whether the host must not look at the device's numbers."""
-    return bool(getattr(_LOCAL, "on", False))
 
 
 def index_of(positions: Sequence[int], device: torch.device) -> Tensor:
@@ -47,7 +25,7 @@ def _index(positions: tuple[int, ...], device: torch.device) -> Tensor:
 
 
 def table_of(sets: Sequence[Sequence[int]], count: int, device: torch.device) -> Tensor:
-    """Return which of `count` positions each of the distinct sets holds, the same tensor each time.
+    """Return which of `count` positions each distinct set holds, the same tensor each time.
 
     >>> table_of([(0, 2), ()], 3, torch.device("cpu"))
     tensor([[False, False, False],
@@ -63,7 +41,7 @@ def _table(sets: frozenset[tuple[int, ...]], count: int, device: torch.device) -
 
 
 def select(x: Tensor, positions: Sequence[int], dim: int = 0) -> Tensor:
-    """Return some slices along a dim; the tensor itself if it is all of them in order.
+    """Return some slices along a dim; the tensor itself if they are all of them in order.
 
     >>> select(torch.arange(3), [2, 0])
     tensor([2, 0])

@@ -1,12 +1,12 @@
-"""Inversion of increasing functions by Newton's method inside a bracket."""
+"""Inverting increasing functions by Newton's method inside a bracket."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-# Bisection alone takes a bracket of all floats down to the smallest in about 2100
-# steps; Newton's method takes 4 to 8. The bound is for the proof only.
+# Bisection alone shrinks a bracket of all floats to the smallest in about 2100 steps; Newton's
+# method takes 4 to 8. The bound only guarantees that the loop ends.
 MAX_ITERATIONS = 2200
 
 
@@ -18,13 +18,12 @@ def invert_monotone(
 ) -> Tensor:
     r"""Solve `function(x) = target` for every element at once.
 
-    Each step is Newton's if it stays inside the bracket and the residual at least halved
-    since the last step, and bisects the bracket otherwise. So every step halves either the
-    residual or the bracket, and the loop ends: with a residual within rounding of the
-    target, or with a bracket that holds no further number.
+    A step is Newton's if it stays inside the bracket and the last step at least halved the
+    residual; otherwise it bisects the bracket. Every step therefore halves the residual or the
+    bracket, and the loop ends with a residual at rounding level or a bracket of adjacent floats.
 
     Args:
-        function: maps x to the value and the derivative of an increasing function of x.
+        function: returns the value and the derivative of an increasing function at x.
         target: the values to reach.
         low, high: brackets of the solutions, `function(low) <= target <= function(high)`.
 
@@ -51,6 +50,6 @@ def invert_monotone(
         previous = residual.abs()
         x = torch.where(done, x, torch.where(good, newton, middle))
     raise RuntimeError(
-        f"Expected the inversion to converge; {int((~done).sum())} of {done.numel()} elements did "
-        "not. The function is not increasing or not finite inside its bracket."
+        f"Expected the inversion to converge; got {int((~done).sum())} of {done.numel()} elements "
+        "unsolved. The function is not increasing or not finite inside its bracket."
     )

@@ -1,4 +1,4 @@
-"""Sums and products of numbers that are held as logarithms, without a floor anywhere."""
+"""Sums and products of numbers held as logarithms, without floors."""
 
 import math
 from typing import Literal
@@ -7,11 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from marginals.numerics.indices import is_host_free
-
 Parametrisation = Literal["softmax", "softplus"]
 
-# Entries repaired at once in `log_matmul`; bounds the memory of the exact path.
+# Entries that `log_matmul` recomputes at once; bounds its memory.
 _REPAIR_ELEMENTS = 1 << 22
 
 
@@ -24,8 +22,7 @@ def log1mexp(x: Tensor) -> Tensor:
     tensor([-2.3026e+01, -1.9287e-22], dtype=torch.float64)
     """
     near = x > -math.log(2.0)
-    # Each branch sees harmless numbers where the other one is chosen, so that
-    # no gradient turns into 0 * inf.
+    # Each branch sees harmless numbers where the other is chosen: no gradient becomes 0 * inf.
     small = torch.where(near, x, -1.0)
     large = torch.where(near, -1.0, x)
     return torch.where(near, torch.log(-torch.expm1(small)), torch.log1p(-torch.exp(large)))
@@ -45,7 +42,7 @@ def log_softplus(x: Tensor, beta: float = 1.0) -> Tensor:
 
 
 def logsumexp(x: Tensor, dim: int = -1) -> Tensor:
-    """Sum exponentials along `dim`; a slice of `-inf` gives `-inf` and a zero gradient.
+    """Return the log of the sum of exponentials; all `-inf` gives `-inf` with a zero gradient.
 
     >>> logsumexp(torch.full((2,), -torch.inf))
     tensor(-inf)
@@ -58,9 +55,9 @@ def logsumexp(x: Tensor, dim: int = -1) -> Tensor:
 
 
 def log_normalised(raw: Tensor, parametrisation: Parametrisation = "softmax") -> Tensor:
-    """Map free parameters to the logarithms of nonnegative weights that sum to one on the last dim.
+    """Map free parameters to log weights whose exponentials sum to one on the last dim.
 
-    "softmax" is the default; "softplus" is the paper's, softplus with beta 20 over its sum.
+    "softplus" is the paper's parametrisation: a softplus with beta 20 over its sum.
 
     >>> log_normalised(torch.zeros(4)).exp()
     tensor([0.2500, 0.2500, 0.2500, 0.2500])
@@ -71,7 +68,7 @@ def log_normalised(raw: Tensor, parametrisation: Parametrisation = "softmax") ->
 
 
 def raw_weights(mass: Tensor, parametrisation: Parametrisation = "softmax") -> Tensor:
-    """Invert `log_normalised`: return free parameters that give weights in proportion to `mass`.
+    """Return free parameters whose weights are proportional to `mass`; see `log_normalised`.
 
     >>> mass = torch.tensor([0.1, 0.9])
     >>> log_normalised(raw_weights(mass, "softplus"), "softplus").exp()
@@ -80,39 +77,38 @@ def raw_weights(mass: Tensor, parametrisation: Parametrisation = "softmax") -> T
     return mass.log() if parametrisation == "softmax" else torch.expm1(20 * mass).log() / 20
 
 
-def log_matmul(values: Tensor, log_weights: Tensor) -> Tensor:
+def log_matmul(values: Tensor, log_weights: Tensor, *, host_free: bool = False) -> Tensor:
     r"""Multiply matrices held as logarithms, :math:`y_{nbm} = \log\sum_k e^{w_{nmk} + v_{nbk}}`.
 
-    The maximum of each row of `values` is taken out, the product done in linear space and
-    the logarithm taken back. That loses an entry whose large weights all meet small values,
-    because they underflow; such entries are found and summed exactly, so that nothing is
-    floored and the cost stays that of one matrix product.
+    The product is taken in linear space, relative to the maximum of each row of `values`. Entries
+    whose large weights all meet small values underflow there; they are recomputed exactly, so
+    nothing is floored and the cost stays that of one matrix product.
 
     Args:
         values: logarithms, (N, B, K).
         log_weights: logarithms, (N, M, K).
+        host_free: do not look for entries that underflow. They become an upper bound without a
+            gradient: good enough for a recorded training step, never used for scores or queries.
 
     Returns:
-        logarithms, (N, B, M).
+        Logarithms, (N, B, M).
 
     >>> v = torch.tensor([[[0.0, -500.0]]]); w = torch.tensor([[[-900.0, 0.0]]])
     >>> log_matmul(v, w)
     tensor([[[-500.]]])
     """
     peak = _finite_peak(values, -1)  # (N, B, 1)
-    # In place where autograd does not mind: fresh memory costs as much as the numbers in it.
+    # In place where autograd allows: fresh memory costs as much as the arithmetic.
     linear = (values - peak).exp_() @ torch.exp(log_weights).transpose(1, 2)  # (N, B, M)
     info = torch.finfo(linear.dtype)
-    # Above this, the terms that underflowed amount to less than one rounding error.
+    # Above this, all terms that underflowed together are below one rounding error.
     least = values.shape[-1] * info.tiny / info.eps
-    if not is_host_free() and linear.numel() and bool(linear.detach().amin() >= least):
+    if host_free:
+        return torch.where(linear < least, least, linear).log() + peak
+    if linear.numel() and bool(linear.detach().amin() >= least):
         return linear.log().add_(peak)
     lost = linear < least
-    if is_host_free():
-        # In a recorded training step lost entries count as the most they can be, without gradient;
-        # scores and queries are never computed this way.
-        return torch.where(lost, least, linear).log() + peak
-    if not bool(lost.any()):  # not a number somewhere
+    if not bool(lost.any()):  # there is a NaN
         return linear.log() + peak
     rough = torch.where(lost, 1.0, linear).log() + peak
     return rough.index_put(torch.where(lost), _exact_entries(values, log_weights, lost))
@@ -134,13 +130,13 @@ def _finite_peak(x: Tensor, dim: int) -> Tensor:
 
 
 def sum_of_others(x: Tensor, dim: int) -> Tensor:
-    """Sum over `dim` all entries but one's own, without subtracting (which `-inf` would spoil).
+    """Sum all other entries along `dim`, without subtraction, which `-inf` would spoil.
 
     >>> sum_of_others(torch.tensor([1.0, 2.0, -torch.inf]), 0)
     tensor([-inf, -inf, 3.])
     """
     size = x.shape[dim]
-    if size == 2:  # a swap, by two copies of whole blocks
+    if size == 2:  # a swap of two blocks
         return torch.cat([x.narrow(dim, 1, 1), x.narrow(dim, 0, 1)], dim)
     zero = torch.zeros_like(x.narrow(dim, 0, 1))
     before = torch.cat([zero, x.narrow(dim, 0, size - 1).cumsum(dim)], dim)

@@ -15,10 +15,10 @@ from marginals.numerics.logspace import log1mexp
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _SQRT_HALF = math.sqrt(0.5)
-# The mean of cosh(m t) exp(-t^2 / 2) on [0, h]: with h <= 1/2 and |m| h <= 2 the error of
-# eight nodes is 1e-18 of it.
+# Nodes for the mean of cosh(m t) exp(-t^2 / 2) on [0, h]: with h <= 1/2 and |m| h <= 2 the
+# relative error of eight nodes is 1e-18.
 _NODES, _WEIGHTS = torch.as_tensor(np.array(np.polynomial.legendre.leggauss(8))) * 0.5
-# Below this log probability the quantile starts from its asymptote: float32 has no exp(-104).
+# Below this log probability the quantile starts from its asymptote: exp(-104) is 0 in float32.
 _FAR = -30.0
 # From either start the error is below 1e-3 and each step squares it.
 _NEWTON_STEPS = 3
@@ -41,15 +41,17 @@ def log_normal_cdf(z: Tensor) -> Tensor:
     """
     tail = z < -1.0
     near = torch.special.log_ndtr(torch.where(tail, 0.0, z))
-    # Torch's gradient is the exponential of a difference of squares, 4 % off at -1000 in
-    # float32; density over hazard has the hazard itself as its gradient.
+    # Torch's own gradient is 4% off at -1000 in float32. The log of density over hazard has the
+    # hazard itself as its gradient.
     far = torch.where(tail & (z > -torch.inf), z, -1.0)
     value = torch.where(tail, log_normal_density(far) - _log_hazard(far), near)
     return torch.where(z == -torch.inf, -torch.inf, value)
 
 
 def normal_cdf(z: Tensor) -> Tensor:
-    r"""Compute :math:`\Phi(z)` to a rounding error of one: half the work of `torch.special.ndtr`.
+    r"""Compute :math:`\Phi(z)` to absolute, not relative, precision.
+
+    It takes half the time of `torch.special.ndtr`.
 
     >>> normal_cdf(torch.tensor([0.0, -torch.inf]))
     tensor([0.5000, 0.0000])
@@ -60,14 +62,15 @@ def normal_cdf(z: Tensor) -> Tensor:
 def log_normal_interval(low: Tensor, high: Tensor, gap: Tensor | None = None) -> Tensor:
     r"""Compute :math:`\log(\Phi(b) - \Phi(a))` from `a`, `b` and their gap `b - a`.
 
-    The interval is mirrored to the lower tail, where :math:`\Phi(b)\,(1 - \Phi(a) / \Phi(b))`
-    loses nothing if it is wide. A narrow one is the density at its middle `m` times
-    the gap times the mean of :math:`\cosh(m t)\,e^{-t^2/2}` over half of it: a sum of positive
-    terms, as exact as the gap. An empty interval gives `-inf` and a zero gradient.
+    The interval is mirrored to the lower tail. If it is wide,
+    :math:`\Phi(b)\,(1 - \Phi(a) / \Phi(b))` is accurate. If it is narrow, the result is the density
+    at its middle `m` times the gap times the mean of :math:`\cosh(m t)\,e^{-t^2/2}` over half of
+    it: a sum of positive terms, as accurate as the gap. An empty interval gives `-inf` with a zero
+    gradient.
 
     Args:
         low, high: the ends, which may be infinite.
-        gap: `high - low`, where the caller knows it better than by subtraction.
+        gap: `high - low`, if the caller knows it more accurately than by subtraction.
 
     >>> a, b = torch.tensor([-torch.inf, 5.0, 30.0]), torch.tensor([0.0, 5.0, 31.0])
     >>> log_normal_interval(a, b, torch.tensor([torch.inf, 1e-12, 1.0]))
@@ -76,24 +79,24 @@ def log_normal_interval(low: Tensor, high: Tensor, gap: Tensor | None = None) ->
     gap = high - low if gap is None else gap
     low, high, gap = torch.broadcast_tensors(low, high, gap)
     mirrored = low + high > 0
-    # Now the upper end is the one nearer to the middle of the distribution.
+    # Now the upper end is nearer to zero.
     low, high = torch.where(mirrored, -high, low), torch.where(mirrored, -low, high)
     full = gap > 0  # false for NaN too: the gap of two equal infinities
     narrow = full & (gap <= 1.0) & (gap * (low + high).abs() <= 8.0)
     wide = full & ~narrow
-    # Each branch sees harmless numbers where another one is chosen.
+    # Each branch sees harmless numbers where another is chosen.
     value = _wide(torch.where(wide, low, -1.0), torch.where(wide, high, 1.0))
     value = torch.where(full, value, -torch.inf)
     if not bool(narrow.any()):
         return value
-    # The narrow form costs eight nodes: only where it is needed.
+    # The narrow form costs eight nodes, so it runs only where needed.
     middle = 0.5 * (low[narrow] + high[narrow])
     return value.index_put(torch.where(narrow), _narrow(middle, gap[narrow]))
 
 
 def _wide(low: Tensor, high: Tensor) -> Tensor:
     log_high = log_normal_cdf(high)
-    # So far out that the square of an end overflows, there is no mass to take a share of.
+    # Where the square of an end overflows there is no mass to take a share of.
     closed = (low > -torch.inf) & (log_high > -torch.inf)
     ratio = log_normal_cdf(torch.where(closed, low, -1.0)) - log_high
     # The stand-in -1 may lie above `high`; its ratio is not used.
@@ -110,13 +113,13 @@ def _narrow(middle: Tensor, gap: Tensor) -> Tensor:
 def normal_quantile(log_u: Tensor, log_1mu: Tensor) -> Tensor:
     r"""Compute :math:`\Phi^{-1}(u)` from the logarithms of `u` and `1 - u`.
 
-    Newton's method on the log CDF of the nearer tail, which alone carries the gradient.
+    Uses Newton's method on the log CDF of the nearer tail, which alone carries the gradient.
 
     >>> normal_quantile(torch.tensor([-1e4, -0.0]), torch.tensor([-0.0, -1e4]))
     tensor([-141.3798,  141.3798])
     """
     upper = log_1mu < log_u
-    # Rounding may put both above log(1/2); the tail solved for is never the longer one.
+    # Rounding may put both above log(1/2); solve for the smaller tail.
     log_tail = torch.where(upper, log_1mu, log_u)
     open_end = log_tail == -torch.inf
     z = _lower_quantile(torch.where(open_end, -1.0, log_tail))
@@ -127,12 +130,12 @@ def normal_quantile(log_u: Tensor, log_1mu: Tensor) -> Tensor:
 def normal_of_logit(t: Tensor) -> tuple[Tensor, Tensor]:
     r"""Compute :math:`z = \Phi^{-1}(\sigma(t))` and :math:`\log dz/dt`.
 
-    The derivative is the sigmoid of `|t|` over the hazard at `z`: nothing large cancels.
+    The derivative is the sigmoid of `|t|` over the hazard at `z`, without cancellation.
 
     >>> normal_of_logit(torch.tensor([0.0, 1e4]))
     (tensor([  0.0000, 141.3798]), tensor([-0.4674, -4.9515]))
     """
-    # Not abs(): its gradient at 0 is 0, and one side's is needed.
+    # Not abs(), whose gradient at 0 is 0; a one-sided gradient is needed.
     size = torch.where(t > 0, t, -t)
     z = _lower_quantile(F.logsigmoid(-size))
     log_slope = F.logsigmoid(size) - _log_hazard(z)
@@ -145,7 +148,7 @@ def _lower_quantile(log_u: Tensor) -> Tensor:
     z = _start(target)
     for _ in range(_NEWTON_STEPS):
         z = z - (torch.special.log_ndtr(z) - target) * torch.exp(-_log_hazard(z))
-    # A Newton step that moves by nothing has the gradient of the inverse function.
+    # A Newton step of length zero carries the gradient of the inverse function.
     return z + (log_u - target) * torch.exp(-_log_hazard(z))
 
 
@@ -158,5 +161,5 @@ def _start(log_u: Tensor) -> Tensor:
 
 
 def _log_hazard(z: Tensor) -> Tensor:
-    """Compute the logarithm of density over CDF, for z up to about 0."""
+    """Compute the log of density over CDF, for z up to about 0."""
     return 0.5 * math.log(2 / math.pi) - torch.special.erfcx(-z * _SQRT_HALF).log()

@@ -3,11 +3,11 @@ r"""Probabilities of boxes of correlated normals, and draws inside them.
     log_box      any number of columns       log_box2    two, by quadrature
     log_box_qmc  by a randomised Sobol rule  sample_box  draws of the truncated normal
 
-A box is (lower, upper] with infinite ends allowed, (..., n); the normal has a mean, (..., n), and
-the lower Cholesky factor of its covariance, (..., n, n), which holds the conditional standard
-deviations that a covariance near singularity has lost. Leading dims broadcast. `gap` is
-`upper - lower` where the caller knows it better than by subtraction. Whatever the type of the
-arguments, the work is done in float64: layers as thin as 1e-4 need it.
+A box is (lower, upper], (..., n), with infinite ends allowed. The normal is given by its mean,
+(..., n), and the lower Cholesky factor of its covariance, (..., n, n), which keeps the conditional
+standard deviations that a nearly singular covariance has lost. Leading dims broadcast. `gap` is
+`upper - lower`, if the caller knows it more accurately than by subtraction. All work is done in
+float64, because layers can be as thin as 1e-4.
 """
 
 import math
@@ -28,21 +28,21 @@ from marginals.numerics.normal import (
     normal_quantile,
 )
 
-# Outside of where the integrand of `log_box2` is within e^-42 of its peak lies 1e-16 of it.
+# Where the integrand of `log_box2` is below e^-42 of its peak lies 1e-16 of its mass.
 _DROP = 42.0
-# Halvings that take the search for the peak and its edges from 1e20 to a thousandth.
+# Halvings that shrink the search for the peak and its edges from 1e20 to a thousandth.
 _HALVINGS = 80
-# Equal panels on each side of the peak, of 7 e-folds each on average.
+# Equal panels on each side of the peak; each spans 7 e-folds on average.
 _PANELS = 6
-# Panel ends around the place where the second column's interval opens or closes, in units of
+# Panel ends around the point where the second column's interval opens or closes, in units of
 # the width of that layer.
 _LAYER = (-9.0, -6.0, -3.0, 0.0, 3.0, 6.0, 9.0)
 _NODES, _WEIGHTS = torch.as_tensor(np.array(np.polynomial.legendre.leggauss(14))) * 0.5
 # Nodes, points or proposals held at once; bounds the memory.
 _AT_ONCE = 1 << 21
-# Independent scramblings: their spread is the error. Three standard errors, as Genz has it.
+# Independent scramblings, whose spread gives the error: three standard errors, as in Genz.
 _RANDOMISATIONS, _STANDARD_ERRORS, _FIRST_POINTS = 8, 3.0, 128
-# Proposals per open box: in each round of rejection, and to resample from at the end.
+# Proposals per open box: in each round of rejection, and in the final resampling.
 _PROPOSALS, _RESAMPLED = 16, 1024
 
 
@@ -62,9 +62,10 @@ class Box(NamedTuple):
 def log_box(
     lower: Tensor, upper: Tensor, mean: Tensor, cholesky: Tensor, gap: Tensor | None = None
 ) -> Tensor:
-    """Compute the log probability of boxes of n >= 1 columns: exact for one, 1e-10 for two.
+    """Compute the log probability of boxes of n >= 1 columns, (...,).
 
-    For three or more it is `log_box_qmc` with its defaults; call that for the error.
+    It is exact for one column, accurate to 1e-10 for two, and `log_box_qmc` with its defaults for
+    more; call that to get the error.
 
     >>> zero, one = torch.zeros(3), torch.eye(3)
     >>> log_box(zero, zero + torch.inf, zero, one).exp()
@@ -84,10 +85,10 @@ def log_box2(
 ) -> Tensor:
     r"""Compute the log probability of boxes of two columns by quadrature, (...,).
 
-    It is the integral over the first column of :math:`\phi(z)` times the interval probability of
-    the second given z: a log-concave function, so its peak and the ends of its mass are found by
-    halving. Panels end there and where the second column's interval opens or closes, however
-    sharply. All terms are positive: nothing cancels, in any tail, at any correlation.
+    The integrand over the first column is :math:`\phi(z)` times the interval probability of the
+    second given z. It is log-concave, so bisection finds its peak and the ends of its mass. Panels
+    end there and where the second column's interval opens or closes, however sharply. All terms
+    are positive: nothing cancels, in any tail, at any correlation.
 
     >>> z = torch.zeros(2)
     >>> log_box2(z, z + torch.inf, z, torch.tensor([[1.0, 0.0], [0.6, 0.8]])).exp()
@@ -96,7 +97,7 @@ def log_box2(
     if lower.shape[-1] != 2:
         raise ValueError(
             f"Expected `lower` to have 2 columns in its last dim; got {lower.shape[-1]}. "
-            "Call log_box, which takes any number."
+            "Call `log_box`, which accepts any number."
         )
     box, shape = _flat(lower, upper, mean, cholesky, gap)
     index = torch.arange(len(box.lower), device=box.lower.device)
@@ -118,17 +119,17 @@ def log_box_qmc(
 ) -> tuple[Tensor, Tensor]:
     """Compute the log probability of boxes and the error of the probability, (...,) each.
 
-    Genz's separation of variables, least likely column first, by eight independent scramblings
-    of a Sobol sequence. The points of each double until the error is below the tolerance.
+    Uses Genz's separation of variables, least likely column first, with eight independent
+    scramblings of a Sobol sequence, doubling the points until the error is below the tolerance.
 
     Args:
-        lower, upper, mean, cholesky, gap: as above.
+        lower, upper, mean, cholesky, gap: see the module.
         tolerance: the error to reach.
-        max_points: the points of each scrambling at which to stop regardless.
-        seed: of the scramblings: the same seed gives the same answer.
+        max_points: the most points of each scrambling.
+        seed: seed of the scramblings; the same seed gives the same answer.
 
     Returns:
-        the log probability, differentiable for the fixed points, and the probability's error.
+        The log probability, differentiable for fixed points, and the error of the probability.
 
     >>> zero, one = torch.zeros(4), torch.eye(4)
     >>> log_box_qmc(zero - torch.inf, zero, zero, one)[0].exp()
@@ -136,7 +137,7 @@ def log_box_qmc(
     """
     box, shape = _flat(lower, upper, mean, cholesky, gap)
     box = _ordered(box)[0]
-    # The last column is not drawn; a rule for a single one still needs a dimension.
+    # The last column is not drawn, but the engine needs at least one dimension.
     size = max(1, box.lower.shape[1] - 1)
     source = torch.Generator().manual_seed(seed)
     seeds = torch.randint(1 << 31, (_RANDOMISATIONS,), generator=source, device="cpu").tolist()
@@ -168,10 +169,10 @@ def sample_box(
 ) -> Tensor:
     """Draw once from each normal truncated to its box, (..., n).
 
-    The columns are proposed one after the other, each inside its interval given those before,
-    and a proposal is accepted with the probability of the later intervals over the most it
-    can be. Accepted draws are exact. A box still open after `rounds` rounds gets one of 1024 fresh
-    proposals, drawn by importance: exact only as their number grows. A box without mass gives NaN.
+    Columns are proposed one by one, each inside its interval given those before. A proposal is
+    accepted with the probability of the later intervals relative to its upper bound, which makes
+    accepted draws exact. A box still open after `rounds` rounds gets one of 1024 fresh proposals by
+    importance resampling, which is approximate. A box without mass gives NaN.
 
     >>> zero = torch.zeros(2)
     >>> bool((sample_box(zero, zero + 1, zero, torch.eye(2)) > 0).all())
@@ -197,7 +198,7 @@ def sample_box(
             alive = (log_weight.amax(1) > -torch.inf).nonzero().squeeze(-1)
             drawn[part[alive]] = proposed[alive, draw(log_weight[alive], generator)]
         drawn = torch.zeros_like(drawn).scatter(1, order, drawn).view(*shape, order.shape[1])
-        # The mean went into the bounds; adding it back may round past them by a unit.
+        # Adding the mean back may round past the bounds.
         return (drawn.to(lower.dtype) + mean).maximum(lower).minimum(upper)
 
 
@@ -238,7 +239,7 @@ def _over(x: Tensor, scale: Tensor) -> Tensor:
 
 
 def _ordered(box: Box) -> tuple[Box, Tensor]:
-    """Put the column whose interval is least likely by itself first; also return the order."""
+    """Sort columns so that the least likely interval comes first; also return the order."""
     covariance = box.cholesky @ box.cholesky.transpose(1, 2)
     with torch.no_grad():
         scale = covariance.diagonal(dim1=1, dim2=2).sqrt()
@@ -248,7 +249,7 @@ def _ordered(box: Box) -> tuple[Box, Tensor]:
     covariance = covariance.gather(1, rows).gather(2, rows.transpose(1, 2))
     low, high, gap = (x.gather(1, order) for x in box[:3])
     moved = (order.diff(dim=1) < 0).any(1)[:, None, None]
-    # A box in order keeps its own factor, which is better than its square's.
+    # A box already in order keeps its factor, which is more accurate than that of its square.
     safe = torch.where(moved, covariance, torch.eye(order.shape[1]).to(covariance))
     factor = torch.where(moved, torch.linalg.cholesky(safe), box.cholesky)
     return Box(low, high, gap, factor), order
@@ -259,8 +260,8 @@ def _pair(box: Box) -> Tensor:
     low, high, gap = _interval(box, 0)
     with torch.no_grad():
         start, end, fractions = _panels(box, low, high)
-    # The ends carry a gradient where they are the box's own; the fractions between them never,
-    # because the integral does not depend on where its panels meet.
+    # The ends carry a gradient where they are the box's own. The fractions between them need none:
+    # the integral does not depend on where its panels meet.
     whole = (start <= low) & (end >= high)
     start, end = torch.where(start <= low, low, start), torch.where(end >= high, high, end)
     width = torch.where(whole, gap, end - start)
@@ -287,7 +288,7 @@ def _panels(box: Box, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor
     level = _integrand(box, peak) - _DROP
     outer = torch.stack([low, high], -1)  # (M, 2)
     ends = _halve(lambda z: _integrand(box, z) < level, outer, peak.expand_as(outer))
-    # An end that never fell below the level is the box's own.
+    # An end that never falls below the level is the box's own.
     start, end = torch.where(_integrand(box, outer) < level, ends, outer).unbind(-1)
     width = (end - start)[:, None]
     shares = torch.linspace(0, 1, _PANELS + 1).to(low)
@@ -298,9 +299,9 @@ def _panels(box: Box, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor
 
 
 def _within_reach(box: Box, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Cut infinite ends to where the mass cannot lie: it is near the point nearest to the origin.
+    """Cut infinite ends to a range around the point of the box nearest to the origin.
 
-    In independent coordinates (z, e), that point is no further than any other of the box.
+    In independent coordinates (z, e) the mass lies near that point.
     """
     z = torch.zeros_like(low).maximum(low).minimum(high)
     e_low, e_high, _ = _interval(box, 1, box.cholesky[:, 1, 0] * z)
@@ -310,7 +311,7 @@ def _within_reach(box: Box, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _peak(box: Box, low: Tensor, high: Tensor) -> Tensor:
-    """Return where the integrand peaks, by halving on the sign of its slope."""
+    """Return where the integrand peaks, by bisection on the sign of its slope."""
     ratio = box.cholesky[:, 1, 0] / box.cholesky[:, 1, 1]
 
     def rises(z: Tensor) -> Tensor:
@@ -318,7 +319,7 @@ def _peak(box: Box, low: Tensor, high: Tensor) -> Tensor:
         log_mass = log_normal_interval(e_low, e_high, gap)
         inward = (log_normal_density(e_low) - log_mass).exp()
         outward = (log_normal_density(e_high) - log_mass).exp()
-        # The difference is the mean of e inside its interval; a narrow one cancels it away.
+        # The difference is the mean of e in its interval; in a narrow one it cancels.
         return ratio * (inward - outward).fmax(e_low).fmin(e_high) > z
 
     return _halve(rises, low, high)
@@ -356,7 +357,7 @@ def _sequence(box: Box, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]
         masses.append(mass)
         if j == log_u.shape[2]:
             break
-        # A path without mass goes on with harmless numbers; its weight is zero already.
+        # A path without mass continues with harmless numbers; its weight is already zero.
         dead = mass == -torch.inf
         alive = torch.where(dead, 0.0, mass)
         log_cdf = torch.logaddexp(log_normal_cdf(low), log_u[..., j] + alive)
@@ -370,7 +371,7 @@ def _sequence(box: Box, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]
 
 def _sobol_sums(box: Box, engines: list[SobolEngine], points: int) -> Tensor:
     """Return the log of the sum over the next points of each engine, (M, R)."""
-    # Sobol's numbers are multiples of 2^-30: half of one keeps them off 0 and 1.
+    # Sobol points are multiples of 2^-30; half a step keeps them off 0 and 1.
     u = torch.cat([e.draw(points, dtype=torch.float64) for e in engines]) + 2.0**-31
     u = u.to(box.lower.device)[None]  # (1, R * N, n - 1)
     log_u, log_1mu = u.log(), torch.log1p(-u)
@@ -393,7 +394,7 @@ def _proposals(box: Box, count: int, generator: torch.Generator | None) -> tuple
     u = _uniform(like, generator).clamp(2.0**-54, 1 - 2.0**-53)
     y, masses = _sequence(box, u.log(), torch.log1p(-u))
     half = 0.5 * box.gap / box.cholesky.diagonal(dim1=1, dim2=2)
-    # No interval of a given width has more than the one about 0.
+    # Of all intervals of one width, the one around 0 has the most mass.
     most = log_normal_interval(-half, half, 2 * half)[:, None]
     drawn = (box.cholesky[:, None] @ y[..., None]).squeeze(-1)
     return drawn, (masses - most)[..., 1:].sum(-1).clamp(max=0.0)

@@ -1,13 +1,13 @@
-r"""Regressions inside of normal components: what rows that know the same columns say of the others.
+r"""Regression inside normal components: columns given the others, for rows with the same columns.
 
-In component k the rows are :math:`N(m_k, S_k R_k S_k)`, so the mean of column j given columns E is
-an affine function of :math:`y_E` and its variance a constant: one product with y serves all rows.
+In component k the rows are :math:`N(m_k, S_k R_k S_k)`. The mean of column j given columns E is
+affine in :math:`y_E` and its variance is constant, so one product with y serves all rows.
 """
 
 import torch
 from torch import Tensor
 
-from marginals.numerics.factors import exact_matmul
+from marginals.numerics.matmul import exact_matmul
 
 
 def conditional_of_rows(
@@ -16,39 +16,39 @@ def conditional_of_rows(
     log_scale: Tensor,
     loadings: Tensor,
     unique: Tensor,
-    asked: int,
+    requested: int,
 ) -> tuple[Tensor, Tensor]:
     r"""Compute the means (n, B, K) and log standard deviations (n, 1, K) of columns given others.
 
-    The matrices are made in float64, because a unique variance may be small.
+    The matrices are computed in float64, because a unique variance may be small.
 
     Args:
-        y: the columns that are known, (B, E), all of them exact.
-        location, log_scale: of all columns, (K, J), those known first.
+        y: exact values of the given columns, (B, E).
+        location, log_scale: of all columns, (K, J), the given ones first.
         loadings, unique: of the correlation :math:`R = L L^\top + d`, (K, J, r) and (K, J).
-        asked: the number of columns n asked for, which stand last.
+        requested: the number n of requested columns, which come last.
 
     >>> L = torch.tensor([[[0.6], [0.8]]]); zero = torch.zeros(1, 2)
     >>> conditional_of_rows(torch.ones(1, 1), zero, zero, L, 1 - L.square().sum(-1), 1)
     (tensor([[[0.4800]]]), tensor([[[-0.1309]]]))
     """
-    known = y.shape[1]
+    given = y.shape[1]
     spread = log_scale.double().exp()  # (K, J)
     factor = loadings.double() * spread[..., None]
     covariance = factor @ factor.mT + (unique.double() * spread.square()).diag_embed()
-    within, across = covariance[:, :known, :known], covariance[:, known:, :known]
-    own = covariance[:, known:, known:].diagonal(dim1=-2, dim2=-1)  # (K, n)
+    within, across = covariance[:, :given, :given], covariance[:, given:, :given]
+    own = covariance[:, given:, given:].diagonal(dim1=-2, dim2=-1)  # (K, n)
     slopes = _solved(within, across)  # (K, n, E)
     variance = own - (slopes * across).sum(-1)
-    # Rounding cannot take more of the variance than what is the column's alone.
-    least = (unique.double() * spread.square())[:, known:]
+    # Rounding must not push the variance below the column's unique variance.
+    least = (unique.double() * spread.square())[:, given:]
     log_width = 0.5 * torch.maximum(variance, least).log()
     middle = location.double()
-    shift = middle[:, known:] - (slopes @ middle[:, :known, None])[..., 0]  # (K, n)
-    # The shift rides along as one more column, of ones.
+    shift = middle[:, given:] - (slopes @ middle[:, :given, None])[..., 0]  # (K, n)
+    # The shift is the weight of one more column, of ones.
     matrix = torch.cat([slopes, shift[..., None]], -1).permute(1, 2, 0).to(y.dtype)  # (n, E + 1, K)
     ones = torch.cat([y, y.new_ones(len(y), 1)], 1)
-    mean = exact_matmul(ones.expand(asked, -1, -1), matrix)
+    mean = exact_matmul(ones.expand(requested, -1, -1), matrix)
     return mean, log_width.T[:, None].to(y.dtype)
 
 

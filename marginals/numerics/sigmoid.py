@@ -19,9 +19,9 @@ def log_sigmoid_density(z: Tensor, log_slope: Tensor) -> Tensor:
 def log_sigmoid_interval(low: Tensor, high: Tensor, gap: Tensor) -> Tensor:
     r"""Compute :math:`\log(\sigma(b) - \sigma(a))` from `a`, `b` and their gap `b - a >= 0`.
 
-    The identity :math:`\sigma(b) - \sigma(a) = \sigma(b)\,\sigma(-a)\,(1 - e^{a-b})` has no
-    difference of close numbers, provided that the gap itself was not found by subtraction.
-    `a = -inf` gives the log CDF and `b = inf` the log survival function.
+    The identity :math:`\sigma(b) - \sigma(a) = \sigma(b)\,\sigma(-a)\,(1 - e^{a-b})` avoids
+    cancellation, provided that the gap was not computed by subtraction. `a = -inf` gives the log
+    CDF and `b = inf` the log survival function.
 
     >>> a, b = torch.tensor([40.0, 1e4]), torch.tensor([41.0, 1.1e4])
     >>> log_sigmoid_interval(a, b, b - a)
@@ -39,7 +39,7 @@ def x_minus_tanh(x: Tensor) -> Tensor:
     near = x.abs() < 0.1
     y = torch.where(near, x, 0.0)
     square = y * y
-    # The next term is 2e-12 of the sum at 0.1.
+    # At 0.1 the next term is 2e-12 of the sum.
     series = torch.full_like(x, 1382 / 155925)
     for term in (-62 / 2835, 17 / 315, -2 / 15, 1 / 3):
         series = series * square + term

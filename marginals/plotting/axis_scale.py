@@ -1,4 +1,4 @@
-"""From the values of a column to numbers along an axis of a picture, and back."""
+"""From a column's values to numbers along an axis, and back."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -11,29 +11,24 @@ from marginals.columns import Categorical, Column, Integer
 from marginals.columns.dtypes import base, family, parse
 from marginals.plotting.canvas import pyplot, shown
 
-__all__ = ["Scale", "scale_of"]
-
 Floats = npt.NDArray[np.float64]
 
-_EXACT = 2**50  # whole numbers up to here, and halves between them, are floats
+_EXACT = 2**50  # up to here, whole numbers and the halves between them are floats
 _DAY = 86400.0  # matplotlib counts times in days
-# A unit is used where the values come to at least so many of its own.
 _UNITS = (("days", _DAY), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
-
-_WHOLE = (12, 31, 24, 60, 60)  # months, days, hours, minutes and seconds that make up the next unit
 
 
 @final
 @dataclass(frozen=True)
 class Scale:
-    """The axis of one column.
+    """Map one column to an axis.
 
     Args:
         column: the column.
-        seconds: in one unit of the axis for times and durations, else 1: densities per second
-            times this are densities per unit of the axis.
-        unit: its name; empty for plain numbers.
-        origin: of whole numbers beyond the digits of floats, that from which the axis counts.
+        seconds: seconds in one unit of the axis for times and durations, otherwise 1; a density per
+            second times this is a density per unit of the axis.
+        unit: name of that unit; empty for plain numbers.
+        origin: where the axis starts counting, for whole numbers too large for floats.
     """
 
     column: Column
@@ -43,26 +38,31 @@ class Scale:
 
     @property
     def family(self) -> str:
-        """What the values are: "category", "number", "time" or "span"."""
+        """Return the family of the values: "category", "number", "time" or "span"."""
         if isinstance(self.column.kind, Categorical):
             return "category"
         return family(self.column.dtype)
 
     @property
     def label(self) -> str:
-        """The column's name, with what its numbers are."""
+        """Return the column's name with the remark."""
         return shown(self.column.name) + self.remark
 
     @property
     def remark(self) -> str:
-        """The unit of durations, or from where whole numbers are counted."""
+        """Return the unit of durations, or the origin of large whole numbers."""
         if self.family == "span":
             return f" ({self.unit})"
         return f"\n(from {shown(self.origin, 13)})" if self.origin else ""
 
+    @property
+    def zone(self) -> Any:
+        """Return the time zone, or None."""
+        return getattr(parse(base(self.column.dtype)), "tz", None)
+
     def numbers(self, values: Any) -> Floats:
-        """Return values (N,) as numbers along the axis, NaN where missing or no category."""
-        series = pd.Series(values) if not isinstance(values, pd.Series) else values
+        """Return values (N,) as numbers along the axis, NaN for missing and unknown categories."""
+        series = values if isinstance(values, pd.Series) else pd.Series(values)
         if isinstance(self.column.kind, Categorical):
             places = {value: i for i, value in enumerate(self.column.kind.categories or ())}
             return np.array([_place(places, value) for value in series], dtype=np.float64)
@@ -83,54 +83,48 @@ class Scale:
         return np.asarray(spans / pd.Timedelta(seconds=self.seconds), dtype=np.float64)
 
     def values(self, numbers: Floats) -> Any:
-        """Return numbers along the axis as values that the model can be asked about."""
+        """Return numbers along the axis as values for a query."""
         if self.family == "number":
             return numbers
         spans = pd.to_timedelta(numbers * self.seconds, unit="s")
         if self.family == "span":
             return spans
-        zone = getattr(parse(base(self.column.dtype)), "tz", None)
         times = _epoch() + spans
-        return times if zone is None else times.tz_localize("UTC").tz_convert(zone)
+        return times if self.zone is None else times.tz_localize("UTC").tz_convert(self.zone)
 
     def texts(self, values: Any) -> list[str]:
-        """Return values as text, times no finer than tells them apart."""
+        """Return values as text; times show minutes only if their dates are not distinct."""
         if self.family == "span":
             return [f"{number:.3g}" for number in self.numbers(values)]
         if self.family != "time":
             return [shown(value, 18) for value in values]
-        dates, times = (
-            [f"{pd.Timestamp(value):{form}}" for value in values]
-            for form in ("%Y-%m-%d", "%Y-%m-%d %H:%M")
-        )
-        return dates if len(set(dates)) == len(set(values)) else times
+        dates = [f"{pd.Timestamp(value):%Y-%m-%d}" for value in values]
+        if len(set(dates)) == len(set(values)):
+            return dates
+        return [f"{pd.Timestamp(value):%Y-%m-%d %H:%M}" for value in values]
 
-    def mark(self, axis: Any, most: int = 5) -> None:
-        """Give the axis of a picture the ticks of dates, at most so many."""
-        if self.family == "time":
-            from matplotlib.dates import (
-                DAILY,
-                HOURLY,
-                MINUTELY,
-                MONTHLY,
-                SECONDLY,
-                AutoDateLocator,
-                ConciseDateFormatter,
-            )
+    def mark_times(self, axis: Any, most: int = 5) -> None:
+        """Give an axis of times at most `most` ticks at dates; leave other axes alone."""
+        if self.family != "time":
+            return
+        from matplotlib import dates
 
-            zone = getattr(parse(base(self.column.dtype)), "tz", None)
-            locator = AutoDateLocator(tz=zone, minticks=2, maxticks=max(3, most))
-            # It warns where a few ticks do not span a year, month, day, hour or minute twice over.
-            for every, whole in zip(
-                (MONTHLY, DAILY, HOURLY, MINUTELY, SECONDLY), _WHOLE, strict=True
-            ):
-                locator.intervald[every] = [*locator.intervald[every], whole]
-            axis.set_major_locator(locator)
-            axis.set_major_formatter(ConciseDateFormatter(locator, tz=zone))
+        locator = dates.AutoDateLocator(tz=self.zone, minticks=2, maxticks=max(3, most))
+        # It warns if a few ticks span less than two of the next unit, so allow a whole one.
+        for every, whole in (
+            (dates.MONTHLY, 12),
+            (dates.DAILY, 31),
+            (dates.HOURLY, 24),
+            (dates.MINUTELY, 60),
+            (dates.SECONDLY, 60),
+        ):
+            locator.intervald[every] = [*locator.intervald[every], whole]
+        axis.set_major_locator(locator)
+        axis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=self.zone))
 
 
 def scale_of(column: Column, span: Any = None) -> Scale:
-    """Return the axis of a column; of durations, in the unit that suits a typical one."""
+    """Return a column's axis; durations use the unit that suits `span`."""
     plain = Scale(column)
     if plain.family == "time":
         return Scale(column, _DAY, "day")

@@ -1,4 +1,4 @@
-"""A number found by averaging, and how sure it is."""
+"""A mean and its standard error."""
 
 import math
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ from torch import Tensor
 class Estimate:
     """A mean over rows, with its standard error.
 
-    The error is that of the finite number of rows alone: a model that fits badly gives a wrong
-    value with a small error.
+    The error is that of the finite number of rows only: a model that fits badly gives a wrong value
+    with a small error.
 
     Args:
         value: the mean.
-        stderr: its standard error; infinite if there was one row.
-        unit: of both; empty for a plain number.
-        pvalue: the chance of a value as large if there were no dependence; None if not asked for.
+        stderr: its standard error; infinite for a single row.
+        unit: the unit of both; empty for a plain number.
+        pvalue: the chance of a value as large without dependence; None if not requested.
 
     >>> found = Estimate(0.51083, 0.00214)
     >>> print(found)
@@ -44,7 +44,7 @@ class Estimate:
         return Estimate(float(values.mean()), float(values.std()) / math.sqrt(len(values)))
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return the central interval that holds the mean with probability `level`."""
+        """Return the central interval that covers the mean with probability `level`."""
         if not 0 < level < 1:
             raise ValueError(
                 f"Expected `level` to lie between 0 and 1; got {level}. Give 0.95 for 95 %."
@@ -59,6 +59,6 @@ class Estimate:
         unit = f" {self.unit}" if self.unit else ""
         if not (0 < self.stderr < math.inf and math.isfinite(self.value)):
             return f"{self.value:.4g} ± {self.stderr:.2g}{unit}"
-        # Two digits of the error, and as many of the value as it makes sure of.
+        # Two digits of the error, and the value to the same place.
         digits = max(0, 1 - math.floor(math.log10(self.stderr)))
         return f"{self.value:.{digits}f} ± {self.stderr:.{digits}f}{unit}"

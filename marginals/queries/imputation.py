@@ -10,84 +10,87 @@ import torch
 from torch import Tensor
 
 from marginals.columns import Categorical, Column, Integer, Schema, decode, decode_column, encode
-from marginals.columns.cell_writing import restored
+from marginals.columns.decoding import restored
 from marginals.columns.dtypes import family
 from marginals.columns.table_coercion import as_frame
 from marginals.densities import Density, Univariates
-from marginals.queries.asked import as_objects, like
 from marginals.queries.moments import modes, moments, most_likely
+from marginals.queries.named_rows import NamedModel, seed_of
+from marginals.queries.positions import seeded
+from marginals.queries.requests import as_objects, like
 
 Method = Literal["mean", "median", "mode"]
 
 
+class Imputations(NamedModel):
+    """Missing cells filled from their conditional distributions, by column names."""
+
+    def impute(self, x: Any, method: str = "mean", draws: int = 1, random_state: Any = None) -> Any:
+        """Fill the missing cells of a table; observed cells stay as they are.
+
+        Args:
+            x: a table with some of the model's columns.
+            method: conditional "mean", "median" or "mode" (the most likely of 99 quantiles), or a
+                joint "draw". Categories take their most likely value unless drawn.
+            draws: for method "draw", the number of completed tables.
+            random_state: seed for the draws.
+
+        Returns:
+            A completed table of the type of `x`, or a list of them if `draws` > 1.
+        """
+        if method not in ("mean", "median", "mode", "draw"):
+            raise ValueError(
+                f"Expected `method` to be 'mean', 'median', 'mode' or 'draw'; got {method!r}."
+            )
+        if draws < 1 or (draws > 1 and method != "draw"):
+            raise ValueError(
+                f"Expected `draws` to be 1, or more for method 'draw'; got {draws} for {method!r}."
+            )
+        density, schema = self._parts()
+        filled = Imputation(density, schema, x)
+        if method == "draw":
+            tables = filled.drawn(draws, seeded(density, seed_of(random_state)))
+            return tables if draws > 1 else tables[0]
+        return filled.summarised(method)  # type: ignore[arg-type]
+
+    def impute_interval(self, x: Any, level: float = 0.9) -> pd.DataFrame:
+        """Return the central interval of each missing cell: a line with row, column and ends.
+
+        Categories without an order have no interval.
+
+        Args:
+            x: a table with some of the model's columns.
+            level: the probability that a missing cell lies between its ends.
+        """
+        check_level(level)
+        return Imputation(*self._parts(), x).intervals(level)
+
+
 @final
 class Imputation:
-    """The missing cells of a table, and what fills them.
+    """The missing cells of a table and their conditional distributions.
 
     Args:
-        density: on the model's scale.
-        schema: of its columns.
-        x: a table with some of them; cells that are missing are filled, columns are not added.
+        density: the density on the model's scale.
+        schema: the schema of its columns.
+        x: a table with some of the columns; missing cells are filled, columns are not added.
     """
 
     def __init__(self, density: Density, schema: Schema, x: Any) -> None:
         self.density, self.schema, self.x = density, schema, x
         self.evidence = density.checked(encode(schema, x).evidence)
-        cells = self.evidence.cells(self.evidence.columns)
-        self.missing: npt.NDArray[np.bool_] = cells.lower.isnan().cpu().numpy().T  # (B, n)
+        self.missing: npt.NDArray[np.bool_] = self.evidence.lower.isnan().cpu().numpy()  # (B, n)
         self.places: list[int] = np.flatnonzero(self.missing.any(0)).tolist()
 
     def summarised(self, method: Method) -> Any:
-        """Fill each missing cell by a summary of its conditional given the row's other cells."""
+        """Fill each missing cell with a summary of its conditional given the row's other cells."""
         found: dict[int, list[Any]] = {i: [] for i in self.places}
-        for place, column, parts in self._conditionals():
+        for place, column, _, parts in self._conditionals():
             found[place].append(_summary(parts, self.schema, column, method))
         return self._completed({i: np.concatenate(parts) for i, parts in found.items()})
 
-    def intervals(self, level: float) -> pd.DataFrame:
-        """Return, for each missing cell, its row, column and central interval, one per line."""
-        index = as_frame(self.x, self.schema.names).index
-        parts = []
-        for rows, name, low, high in self._ends(level):
-            line = {"row": index[rows], "column": name, "lower": as_objects(low)}
-            parts.append(pd.DataFrame({**line, "upper": as_objects(high)}))
-        blank = pd.DataFrame(columns=["row", "column", "lower", "upper"])
-        return pd.concat(parts, ignore_index=True) if parts else blank
-
-    def bounds(self, level: float) -> tuple[Any, Any]:
-        """Return two tables, of lower and of upper ends; an observed cell is its own interval.
-
-        Categories without an order have no interval: their cells stay missing.
-        """
-        sides: list[Any] = []
-        found = list(self._ends(level))
-        for side in (2, 3):
-            frame = self._frame()
-            for name in dict.fromkeys(part[1] for part in found):
-                own = [part for part in found if part[1] == name]
-                gaps = np.zeros(len(frame), dtype=bool)
-                gaps[np.concatenate([part[0] for part in own])] = True
-                # Parts of one column come in the order of the rows.
-                values = np.concatenate([as_objects(part[side]) for part in own])
-                frame[name] = _filled(frame[name], gaps, values)
-            sides.append(like(self.x, frame))
-        return sides[0], sides[1]
-
-    def _ends(self, level: float) -> Iterator[tuple[npt.NDArray[np.intp], Any, Any, Any]]:
-        """Give rows, column, lower and upper ends of missing cells, batch by batch."""
-        tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
-        seen = dict.fromkeys(self.places, 0)
-        for place, column, parts in self._conditionals():
-            if isinstance(column.kind, Categorical) and not column.ordered:
-                continue
-            ends = parts.ppf(tails[:, None, None])[..., 0]  # (2, B)
-            low, high = (decode_column(self.schema, column.name, end) for end in ends)
-            rows = np.flatnonzero(self.missing[:, place])[seen[place] :][: len(low)]
-            seen[place] += len(low)
-            yield rows, column.name, low, high
-
     def drawn(self, draws: int, generator: torch.Generator) -> list[Any]:
-        """Fill all missing cells of a row by joint draws: a table for each."""
+        """Fill all missing cells of a row by joint draws: a table for each draw."""
         found: list[dict[int, list[Any]]] = [{i: [] for i in self.places} for _ in range(draws)]
         start, size = 0, max(1, self.density.rows_at_once() // draws)
         with torch.no_grad():
@@ -106,31 +109,74 @@ class Imputation:
             for fills in found
         ]
 
-    def _conditionals(self) -> Iterator[tuple[int, Column, Univariates]]:
-        """Give the conditionals of missing cells, column by column: two passes for each batch."""
-        size, start = self.density.rows_at_once(), 0
-        for part in self.evidence.batches(size):
-            gaps = self.missing[start : start + len(part)]
-            start += len(part)
-            held = [i for i in self.places if gaps[:, i].any()]
-            if not held:
+    def intervals(self, level: float) -> pd.DataFrame:
+        """Return row, column and central interval of each missing cell, one per line."""
+        index = as_frame(self.x, self.schema.names).index
+        parts = [
+            pd.DataFrame({"row": index[rows], "column": name, "lower": low, "upper": high})
+            for _, name, rows, low, high in self._ends(level)
+        ]
+        blank = pd.DataFrame(columns=["row", "column", "lower", "upper"])
+        return pd.concat(parts, ignore_index=True) if parts else blank
+
+    def bounds(self, level: float) -> tuple[Any, Any]:
+        """Return two tables, of lower and of upper ends; an observed cell is its own interval.
+
+        Categories without an order have no interval: their cells stay missing.
+        """
+        lower: dict[int, list[Any]] = {}
+        upper: dict[int, list[Any]] = {}
+        for place, _, _, low, high in self._ends(level):  # of each column in the order of the rows
+            lower.setdefault(place, []).append(low)
+            upper.setdefault(place, []).append(high)
+        sides = [
+            self._completed({place: np.concatenate(ends) for place, ends in side.items()})
+            for side in (lower, upper)
+        ]
+        return sides[0], sides[1]
+
+    def _ends(self, level: float) -> Iterator[tuple[int, Any, Any, Any, Any]]:
+        """Give place and name of a column, rows, lower and upper ends, batch by batch."""
+        tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+        for place, column, rows, parts in self._conditionals():
+            if isinstance(column.kind, Categorical) and not column.ordered:
                 continue
-            asked = [self.evidence.columns[i] for i in held]
-            with torch.no_grad():
-                every = self.density.univariates(part, asked)
-                for at, place in enumerate(held):
-                    rows = torch.from_numpy(np.flatnonzero(gaps[:, place])).to(part.lower.device)
-                    yield place, self.schema.columns[asked[at]], every.take(at, rows)
+            ends = parts.ppf(tails[:, None, None])[..., 0]  # (2, B)
+            low, high = (as_objects(decode_column(self.schema, column.name, e)) for e in ends)
+            yield place, column.name, rows, low, high
+
+    def _conditionals(self) -> Iterator[tuple[int, Column, Any, Univariates]]:
+        """Give place, column, rows and conditionals of missing cells: two passes for each batch."""
+        start = 0
+        for part in self.evidence.batches(self.density.rows_at_once()):
+            gaps = self.missing[start : start + len(part)]
+            held = [i for i in self.places if gaps[:, i].any()]
+            if held:
+                asked = [self.evidence.columns[i] for i in held]
+                with torch.no_grad():
+                    every = self.density.univariates(part, asked)
+                    for at, place in enumerate(held):
+                        rows = np.flatnonzero(gaps[:, place])
+                        own = every.take(at, torch.from_numpy(rows).to(part.lower.device))
+                        yield place, self.schema.columns[asked[at]], rows + start, own
+            start += len(part)
 
     def _completed(self, fills: dict[int, Any]) -> Any:
-        frame = self._frame()
+        """Return the table with the missing cells of some columns filled."""
+        names = [self.schema.names[c] for c in self.evidence.columns]
+        frame = as_frame(self.x, names).copy()
         for place, values in fills.items():
             name = frame.columns[place]
             frame[name] = _filled(frame[name], self.missing[:, place], values)
         return like(self.x, frame)
 
-    def _frame(self) -> pd.DataFrame:
-        return as_frame(self.x, [self.schema.names[c] for c in self.evidence.columns]).copy()
+
+def check_level(level: float) -> None:
+    """Refuse the level of an interval that is not between 0 and 1."""
+    if not 0 < level < 1:
+        raise ValueError(
+            f"Expected `level` to lie between 0 and 1; got {level}. Give 0.9 for 90 %."
+        )
 
 
 def _filled(series: pd.Series, missing: npt.NDArray[np.bool_], values: Any) -> pd.Series:
@@ -138,7 +184,7 @@ def _filled(series: pd.Series, missing: npt.NDArray[np.bool_], values: Any) -> p
     filled = series.astype(object)
     filled.iloc[np.flatnonzero(missing)] = list(values)
     try:
-        with np.errstate(invalid="raise"):  # a mean may round to beyond the integers of the dtype
+        with np.errstate(invalid="raise"):  # a mean may lie beyond the integers of the dtype
             return filled.astype(series.dtype)
     except (TypeError, ValueError, ArithmeticError):
         numbers = pd.api.types.infer_dtype(list(values)) in ("floating", "integer")
@@ -148,7 +194,7 @@ def _filled(series: pd.Series, missing: npt.NDArray[np.bool_], values: Any) -> p
 
 
 def _summary(parts: Univariates, schema: Schema, column: Column, method: Method) -> Any:
-    """Return what fills the cells of one column, as an array of objects."""
+    """Return the fills of one column, as an array of objects."""
     if isinstance(column.kind, Categorical) and not (method == "median" and column.ordered):
         codes = most_likely(parts, len(column.kind.categories or ()))
         return as_objects(decode_column(schema, column.name, codes))
@@ -161,8 +207,8 @@ def _summary(parts: Univariates, schema: Schema, column: Column, method: Method)
 
 
 def mean_values(column: Column, numbers: Tensor) -> Any:
-    """Give means as floats, which need not be values of the column, and of times as times."""
+    """Return means as floats, which need not be values of the column; those of times as times."""
     if family(column.dtype) != "number":
         return restored(column, numbers.numpy())
-    # As a float: a reference may be an integer that torch does not hold.
+    # As a float: a reference may be an integer that torch cannot hold.
     return (numbers + float(column.reference if isinstance(column.kind, Integer) else 0)).numpy()

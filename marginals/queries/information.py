@@ -1,17 +1,15 @@
-r"""Entropy and mutual information, by averages of log values over rows.
+r"""Entropy and mutual information: averages of log values over rows, in nats.
 
-The rows are draws of the density, whose averages estimate what the *model* says, or rows held out,
-whose averages take the expectation over the data: then an entropy is a cross-entropy, at least as
-large as that of the data, and an information mixes the model's log ratio with the data's
-frequencies. Everything is in nats. An average may fall below zero by chance; it is not cut off.
+The functions take parts, pairs of a density and rows. Averages over draws of a density
+(`draws_of`) estimate what the *model* says. Averages over held-out rows take the expectation over
+the data: an entropy is then a cross-entropy, at least as large as that of the data, and an
+information mixes the model's log ratio with the data's frequencies. In cross-fitting a density
+judges the rows of the fold that it was not fitted to. Averages may fall below zero by chance; they
+are not clipped.
 
-A row may hold cells of any kind. With intervals (integers, rounded or censored numbers) and
-categories the same formulas hold, with probabilities in place of densities. Draws of a density are
-exact numbers: to ask about integers or rounded numbers, turn draws into the cells they fall into
-and pass those as `rows`.
-
-Information does not change under increasing maps of single columns, so that the model's scale and
-the table's give the same. Entropy does change: see `log_jacobian`.
+A row may hold cells of any kind: intervals (integers, rounded or censored numbers) and categories
+have probabilities in place of densities. Information does not change under increasing maps of
+single columns, so that the model's scale and the table's agree. Entropy does: see `log_jacobian`.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,16 +17,24 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, final
 
+import pandas as pd
 import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
+from marginals.columns import encode
 from marginals.densities.density import Density
 from marginals.queries.estimate import Estimate
-from marginals.queries.rows import Columns, at_least_one, groups, is_known, only, rows_or_draws
-
-# The error of a mean of 10,000 is a hundredth of the spread of a row, often about one nat.
-_SAMPLES = 10_000
+from marginals.queries.named_rows import NamedModel, NamedRows, places, seed_of
+from marginals.queries.positions import (
+    SAMPLES,
+    Columns,
+    Parts,
+    at_least_one,
+    checked,
+    groups,
+    observed,
+)
 
 
 @final
@@ -38,8 +44,8 @@ class InformationMatrix:
 
     Args:
         columns: the n columns, in the order of the matrix.
-        values, stderrs: (n, n), symmetric; NaN on the diagonal, where the information of a column
-            with itself would be its entropy or infinite, and where no row knows both columns.
+        values, stderrs: (n, n), symmetric. NaN on the diagonal, where the information of a column
+            with itself is its entropy or infinite, and where no row has both columns.
     """
 
     columns: tuple[int, ...]
@@ -55,236 +61,133 @@ class InformationMatrix:
         return Estimate(float(self.values[i, j]), float(self.stderrs[i, j]))
 
 
+# By position ------------------------------------------------------------------------------------
+
+
 @torch.no_grad()
-def entropy(
-    density: Density,
-    columns: Columns,
-    rows: Any = None,
-    samples: int = _SAMPLES,
-    seed: int = 0,
-    log_jacobian: Callable[[Evidence], Tensor] | None = None,
-) -> Estimate:
+def entropy(parts: Parts, columns: Columns, log_jacobian: Tensor | None = None) -> Estimate:
     """Estimate the joint entropy of columns: the mean of -log p.
 
     The entropy of continuous columns is differential, and may be negative. Rows that miss one of
-    the columns are left out: their log densities are of other columns.
+    the columns do not count: their log densities are those of other columns.
 
     Args:
-        density: the density.
+        parts: pairs of a density and rows, evidence or a tensor (B, D).
         columns: one column or several.
-        rows: evidence or a tensor (B, D) to average over instead of draws.
-        samples: the number of draws.
-        seed: of the draws.
-        log_jacobian: for the entropy on another scale y of the columns: maps the rows averaged
-            over, evidence on `columns`, to the sum of log |dx / dy| over their exact cells, (B,).
+        log_jacobian: for the entropy on another scale y of the columns, the sum of log |dx / dy|
+            over the exact cells of each row, (B,).
 
     >>> from marginals.densities.build import build
-    >>> model = build(torch.randn(50, 2), width=4)
-    >>> entropy(model, [0, 1], samples=100).stderr < 1
+    >>> from marginals.queries import draws_of
+    >>> entropy(draws_of(build(torch.randn(50, 2), width=4), 100), [0, 1]).stderr < 1
     True
     """
-    (asked,) = groups(density, columns=columns)
-    cells = only(rows_or_draws(density, rows, samples, seed), asked)
-    complete = at_least_one(is_known(cells, asked).all(1), "that knows all of `columns`")
-    cells = cells.rows(complete)
-    value = density.log_value(cells)
-    return Estimate.mean_of(-value if log_jacobian is None else -value - log_jacobian(cells))
+    (asked,) = groups(parts[0][0], columns=columns)
+    known = [(density, cells.select(asked)) for density, cells in checked(parts)]
+    whole = ~torch.cat([cells.missing().any(1).cpu() for _, cells in known])
+    at_least_one(whole, "with all of `columns`")
+    value = torch.cat([density.log_value(cells).double().cpu() for density, cells in known])
+    return Estimate.mean_of(-(value if log_jacobian is None else value + log_jacobian)[whole])
 
 
 @torch.no_grad()
 def mutual_information(
-    density: Density,
+    parts: Parts,
     a: Columns,
     b: Columns,
     given: Columns | None = None,
-    rows: Any = None,
-    samples: int = _SAMPLES,
-    seed: int = 0,
     permutations: int = 0,
+    seed: int = 0,
 ) -> Estimate:
     """Estimate I(A; B) or I(A; B | C): the mean of log p(a, b | c) - log p(a | c) - log p(b | c).
 
-    A row counts if at least one cell of each side is known; its other missing cells are
-    marginalised. Where sides of several columns are partly known, the mean is therefore that of
-    the information between the known parts, which is at most that between the whole.
+    A row counts if at least one cell of each side is observed; its missing cells are marginalised.
+    Where sides of several columns have gaps, the mean is that of the information between the
+    observed parts, which is at most that between the whole sides.
 
     Args:
-        density: the density.
+        parts: pairs of a density and rows, evidence or a tensor (B, D).
         a, b: one column or several on each side.
         given: the columns C conditioned on.
-        rows: evidence or a tensor (B, D) to average over instead of draws.
-        samples: the number of draws.
-        seed: of the draws and permutations.
-        permutations: how often B is dealt out anew among the rows for the p-value; see
-            `folded_information`.
+        permutations: for a p-value, how often the cells of B are permuted among the rows of each
+            part. If A and B are independent, all permutations are equally likely, whatever the
+            densities are, and the p-value is exact. Not with `given`: use `independence_test`.
+        seed: seed for the permutations.
 
     >>> from marginals.densities.build import build
-    >>> model = build(torch.randn(50, 3), width=4)
-    >>> mutual_information(model, 0, [1, 2], samples=100).stderr < 1
+    >>> from marginals.queries import draws_of
+    >>> mutual_information(draws_of(build(torch.randn(50, 3), width=4), 100), 0, [1, 2]).stderr < 1
     True
-    """
-    cells = rows_or_draws(density, rows, samples, seed)
-    return folded_information([(density, cells)], a, b, given, permutations, seed)
-
-
-@torch.no_grad()
-def folded_information(
-    parts: Sequence[tuple[Density, Any]],
-    a: Columns,
-    b: Columns,
-    given: Columns | None = None,
-    permutations: int = 0,
-    seed: int = 0,
-) -> Estimate:
-    """Estimate mutual information as `mutual_information` does, over rows of several densities.
-
-    In cross-fitting each fold of rows is judged by a density that was fitted to the others.
-
-    Args:
-        parts: pairs of a density and rows: evidence or a tensor (B, D).
-        a, b: one column or several on each side.
-        given: the columns C conditioned on.
-        permutations: for a p-value, how often the cells of B are dealt out anew among the rows of
-            each part. If A and B are independent, all deals are alike, whatever the densities are,
-            and the p-value is exact. Not with `given`: use `independence_test`.
-        seed: of the permutations.
     """
     first, second, third = groups(parts[0][0], a=a, b=b, given=given)
     _check_permutations(permutations, third)
-    used = [(density, _both_known(density.checked(rows), first, second)) for density, rows in parts]
-    if not any(len(cells) for _, cells in used):
-        count = sum(len(density.checked(rows)) for density, rows in parts)
-        at_least_one(torch.zeros(count, dtype=torch.bool), "that knows part of `a` and part of `b`")
-    ratios = [_log_ratio(density, cells, [first, second], third).cpu() for density, cells in used]
-    found = Estimate.mean_of(torch.cat(ratios))
+    used = _counted(
+        parts,
+        lambda cells: observed(cells, first).any(1) & observed(cells, second).any(1),
+        "with part of `a` and part of `b`",
+    )
+    found = Estimate.mean_of(_log_ratios(used, [first, second], third))
     if not permutations:
         return found
-    # What permutations change is the joint density alone.
     generator = torch.Generator().manual_seed(seed)
-    present = sum(_log_joint(density, cells, first, second) for density, cells in used)
+    # Permutations change nothing but the joint log density.
+    present = sum(_log_joint(*part, first, second) for part in used)
     larger = 0
     for _ in range(permutations):
-        dealt = sum(
-            _log_joint(
-                density, cells, first, second, torch.randperm(len(cells), generator=generator)
-            )
-            for density, cells in used
-        )
-        larger += dealt >= present
+        orders = [torch.randperm(len(c), generator=generator) for _, c in used]
+        pairs = zip(used, orders, strict=True)
+        larger += sum(_log_joint(*part, first, second, order) for part, order in pairs) >= present
     return replace(found, pvalue=(1 + larger) / (1 + permutations))
 
 
-def _both_known(cells: Evidence, first: tuple[int, ...], second: tuple[int, ...]) -> Evidence:
-    """Return the rows that know a part of both sides."""
-    return cells.rows(is_known(cells, first).any(1) & is_known(cells, second).any(1))
-
-
-def _log_joint(
-    density: Density,
-    cells: Evidence,
-    first: tuple[int, ...],
-    second: tuple[int, ...],
-    order: Tensor | None = None,
-) -> float:
-    """Return the log density of all rows, the cells of the second side in another order."""
-    other = only(cells, second)
-    if order is not None:
-        other = other.rows(order.to(other.lower.device))
-    return float(density.log_value(only(cells, first).join(other)).double().sum())
-
-
-def _check_permutations(permutations: int, given: tuple[int, ...]) -> None:
-    if permutations < 0:
-        raise ValueError(f"Expected `permutations` to be at least 0; got {permutations}.")
-    if permutations and given:
-        raise ValueError(
-            "Expected no `permutations` beside `given`: rows that differ in it do not exchange "
-            "their cells. Use `independence_test` for a p-value."
-        )
-
-
 def pointwise_mutual_information(
-    density: Density, a: Columns, b: Columns, rows: Any, given: Columns | None = None
+    parts: Parts, a: Columns, b: Columns, given: Columns | None = None
 ) -> Tensor:
     """Return log p(a, b | c) - log p(a | c) - log p(b | c) of each row, (B,).
 
-    Missing cells are marginalised: the answer is 0, up to rounding, where a side is unknown.
+    Missing cells are marginalised: the answer is 0, up to rounding, where a side is missing.
 
     Args:
-        density: the density.
+        parts: pairs of a density and rows, evidence or a tensor (B, D).
         a, b: one column or several on each side.
-        rows: evidence or a tensor (B, D).
         given: the columns C conditioned on.
     """
-    first, second, third = groups(density, a=a, b=b, given=given)
-    return _log_ratio(density, density.checked(rows), [first, second], third)
+    first, second, third = groups(parts[0][0], a=a, b=b, given=given)
+    return _log_ratios(checked(parts), [first, second], third)
 
 
 @torch.no_grad()
 def total_correlation(
-    density: Density,
-    columns: Sequence[int],
-    given: Columns | None = None,
-    rows: Any = None,
-    samples: int = _SAMPLES,
-    seed: int = 0,
+    parts: Parts, columns: Sequence[int], given: Columns | None = None
 ) -> Estimate:
     """Estimate the mean of log p(x | c) - sum_j log p(x_j | c): 0 if all are independent.
 
-    A row counts if it knows at least two of the columns; see `mutual_information`, which this is
-    for two columns.
+    A row counts if it has at least two of the columns. For two columns this is their mutual
+    information.
+
+    Args:
+        parts: pairs of a density and rows, evidence or a tensor (B, D).
+        columns: two or more.
+        given: the columns conditioned on.
     """
-    asked, third = groups(density, columns=columns, given=given)
-    if len(asked) < 2:
-        raise ValueError(f"Expected `columns` to name at least two; got {list(asked)}. Add one.")
-    cells = rows_or_draws(density, rows, samples, seed)
-    some = at_least_one(is_known(cells, asked).sum(1) >= 2, "that knows two of `columns`")
-    return Estimate.mean_of(_log_ratio(density, cells.rows(some), [(c,) for c in asked], third))
+    asked, third = _two_or_more(parts, columns, given)
+    used = _counted(parts, lambda c: observed(c, asked).sum(1) >= 2, "with two of `columns`")
+    return Estimate.mean_of(_log_ratios(used, [(c,) for c in asked], third))
 
 
 @torch.no_grad()
 def mutual_information_matrix(
-    density: Density,
-    columns: Sequence[int] | None = None,
-    given: Columns | None = None,
-    rows: Any = None,
-    samples: int = _SAMPLES,
-    seed: int = 0,
+    parts: Parts, columns: Sequence[int] | None = None, given: Columns | None = None
 ) -> InformationMatrix:
-    """Estimate the mutual information of all pairs of columns from one set of rows.
+    """Estimate the mutual information of all pairs of columns, each column contracted once.
 
     Args:
-        density: the density.
-        columns: two or more; by default all that are not given.
-        given: the columns conditioned on in every pair.
-        rows: evidence or a tensor (B, D) to average over instead of draws.
-        samples: the number of draws.
-        seed: of the draws.
-    """
-    cells = rows_or_draws(density, rows, samples, seed)
-    return folded_information_matrix([(density, cells)], columns, given)
-
-
-@torch.no_grad()
-def folded_information_matrix(
-    parts: Sequence[tuple[Density, Any]],
-    columns: Sequence[int] | None = None,
-    given: Columns | None = None,
-) -> InformationMatrix:
-    """Estimate the mutual information of all pairs over rows of several densities.
-
-    Args:
-        parts: pairs of a density and rows: evidence or a tensor (B, D).
+        parts: pairs of a density and rows, evidence or a tensor (B, D).
         columns: two or more; by default all that are not given.
         given: the columns conditioned on in every pair.
     """
-    density = parts[0][0]
-    (third,) = groups(density, given=given)
-    chosen = [c for c in range(density.columns) if c not in third] if columns is None else columns
-    asked, third = groups(density, columns=chosen, given=given)
-    if len(asked) < 2:
-        raise ValueError(f"Expected `columns` to name at least two; got {list(asked)}. Add one.")
-    found = [_pairs(density, density.checked(rows), asked, third) for density, rows in parts]
+    asked, third = _two_or_more(parts, columns, given)
+    found = [_pairs(density, cells, asked, third) for density, cells in checked(parts)]
     values = torch.full((len(asked), len(asked)), torch.nan, dtype=torch.float64)
     stderrs = values.clone()
     for i, j in combinations(range(len(asked)), 2):
@@ -296,11 +199,182 @@ def folded_information_matrix(
     return InformationMatrix(asked, values, stderrs)
 
 
+# By name ----------------------------------------------------------------------------------------
+
+
+class Information(NamedRows):
+    """Information between columns, by their names."""
+
+    def mutual_information(
+        self,
+        a: Any,
+        b: Any,
+        given: Any = None,
+        *,
+        data: Any = None,
+        samples: int = SAMPLES,
+        random_state: Any = 0,
+        permutations: int = 0,
+    ) -> Estimate:
+        """Estimate the mutual information of columns in nats, perhaps given others.
+
+        The mean of log p(a, b | c) / (p(a | c) p(b | c)) over rows. A fitted model averages over
+        its own draws, or over the rows of `data`: use held-out rows, since on training rows
+        overfitting reads as information. Cross-fitted models average over their held-out rows.
+
+        Args:
+            a, b: a column or several on each side.
+            given: columns to condition on.
+            data: rows to average over instead of draws.
+            samples: the number of draws.
+            random_state: seed for the draws and permutations.
+            permutations: for `.pvalue`, how often the cells of `b` are permuted among the rows;
+                without `given` only.
+        """
+        parts, seed = self._averaged(data, samples, random_state), seed_of(random_state)
+        first, second, third = (places(self._columns(), side) for side in (a, b, given))
+        return mutual_information(parts, first, second, third, permutations, seed)
+
+    def pointwise_mutual_information(
+        self, a: Any, b: Any, data: Any = None, given: Any = None
+    ) -> Any:
+        """Return log p(a, b | c) / (p(a | c) p(b | c)) of each row in nats.
+
+        Args:
+            a, b: a column or several on each side.
+            data: the rows; by default those that were fitted.
+            given: columns to condition on.
+        """
+        parts = self._tested(data)
+        first, second, third = (places(self._columns(), side) for side in (a, b, given))
+        with torch.no_grad():
+            found = pointwise_mutual_information(parts, first, second, third)
+        return found.double().cpu().numpy()
+
+    def total_correlation(
+        self,
+        columns: Any = None,
+        given: Any = None,
+        *,
+        data: Any = None,
+        samples: int = SAMPLES,
+        random_state: Any = 0,
+    ) -> Estimate:
+        """Estimate the total correlation of columns in nats, perhaps given others.
+
+        The mean of log p(x | c) less the sum of log p(x_j | c): 0 if all are independent.
+
+        Args:
+            columns: two or more; by default all that are not given.
+            given: columns to condition on.
+            data, samples, random_state: as of `mutual_information`.
+        """
+        parts = self._averaged(data, samples, random_state)
+        return total_correlation(parts, *self._asked(columns, given))
+
+    def mutual_information_matrix(
+        self,
+        columns: Any = None,
+        given: Any = None,
+        *,
+        data: Any = None,
+        samples: int = SAMPLES,
+        random_state: Any = 0,
+        stderr: bool = False,
+    ) -> Any:
+        """Estimate the mutual information of all pairs of columns in nats, as a frame.
+
+        Args:
+            columns: two or more; by default all that are not given.
+            given: columns to condition on in every pair.
+            data, samples, random_state: as of `mutual_information`.
+            stderr: return the standard errors as a second frame.
+        """
+        parts = self._averaged(data, samples, random_state)
+        found = mutual_information_matrix(parts, *self._asked(columns, given))
+        names = [self._columns().names[i] for i in found.columns]
+        values, errors = (
+            pd.DataFrame(part.numpy(), index=names, columns=names)
+            for part in (found.values, found.stderrs)
+        )
+        return (values, errors) if stderr else values
+
+    def _asked(self, columns: Any, given: Any) -> tuple[Any, tuple[int, ...]]:
+        schema = self._columns()
+        return None if columns is None else places(schema, columns), places(schema, given)
+
+
+class Entropy(NamedModel):
+    """The entropy of columns, by their names."""
+
+    def entropy(
+        self,
+        columns: Any = None,
+        *,
+        data: Any = None,
+        samples: int = SAMPLES,
+        random_state: Any = 0,
+    ) -> Estimate:
+        """Estimate the entropy of columns in nats, in their units: the mean of -log p.
+
+        Args:
+            columns: a column or several; all by default.
+            data: rows to average over instead of draws.
+            samples: the number of draws.
+            random_state: seed for the draws.
+        """
+        density, schema = self._parts()
+        asked = places(schema, schema.names if columns is None else columns)
+        table = self._drawn(samples, random_state) if data is None else data
+        cells = encode(schema, table, columns=[schema.names[i] for i in asked])
+        return entropy([(density, cells.evidence)], asked, cells.log_jacobian)
+
+
+# Log ratios -------------------------------------------------------------------------------------
+
+
+def _two_or_more(
+    parts: Parts, columns: Sequence[int] | None, given: Columns | None
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return two or more columns, by default all that are not given, and those given."""
+    density = parts[0][0]
+    (third,) = groups(density, given=given)
+    rest = [c for c in range(density.columns) if c not in third]
+    asked, third = groups(density, columns=rest if columns is None else columns, given=given)
+    if len(asked) < 2:
+        raise ValueError(f"Expected `columns` to name at least two; got {list(asked)}. Add one.")
+    return asked, third
+
+
+def _counted(
+    parts: Parts, enough: Callable[[Evidence], Tensor], what: str
+) -> list[tuple[Density, Evidence]]:
+    """Keep the rows that have enough of the columns, and refuse parts without any."""
+    every = checked(parts)
+    use = [enough(cells) for _, cells in every]
+    at_least_one(torch.cat([rows.cpu() for rows in use]), what)
+    return [(density, c.rows(rows)) for (density, c), rows in zip(every, use, strict=True)]
+
+
+def _log_joint(
+    density: Density,
+    cells: Evidence,
+    first: tuple[int, ...],
+    second: tuple[int, ...],
+    order: Tensor | None = None,
+) -> float:
+    """Return the log density of all rows, with the cells of the second side in another order."""
+    other = cells.select(second)
+    if order is not None:
+        other = other.rows(order.to(other.lower.device))
+    return float(density.log_value(cells.select(first).join(other)).double().sum())
+
+
 def _pairs(
     density: Density, cells: Evidence, asked: tuple[int, ...], given: tuple[int, ...]
 ) -> dict[tuple[int, int], Tensor]:
-    """Return, for each pair of columns, the log ratios of the rows that know both."""
-    known = is_known(cells, asked)  # (B, n)
+    """Return, for each pair of columns, the log ratios of the rows that have both."""
+    known = observed(cells, asked)  # (B, n)
     base = _log_value(density, cells, given)  # (B,)
     alone = [_log_value(density, cells, (c, *given)) - base for c in asked]
     found = {}
@@ -312,26 +386,33 @@ def _pairs(
     return found
 
 
-def _log_ratio(
-    density: Density, cells: Evidence, parts: Sequence[tuple[int, ...]], given: tuple[int, ...]
+def _log_ratios(
+    parts: Sequence[tuple[Density, Evidence]],
+    sides: Sequence[tuple[int, ...]],
+    given: tuple[int, ...],
 ) -> Tensor:
-    """Return log p(all parts | given) - sum of log p(part | given), (B,)."""
-    base = _log_value(density, cells, given)
-    together = [column for part in parts for column in part]
-    ratio = _log_value(density, cells, (*together, *given)) - base
-    for part in parts:
-        ratio = ratio - (_log_value(density, cells, (*part, *given)) - base)
-    return _defined(ratio)
+    """Return log p(all sides | given) - sum of log p(side | given) of the rows of all parts."""
+    ratios = []
+    for density, cells in parts:
+        base = _log_value(density, cells, given)
+        together = [column for side in sides for column in side]
+        ratio = _log_value(density, cells, (*together, *given)) - base
+        for side in sides:
+            ratio = ratio - (_log_value(density, cells, (*side, *given)) - base)
+        ratios.append(ratio.cpu())
+    return _defined(torch.cat(ratios))
 
 
 def _log_value(density: Density, cells: Evidence, columns: tuple[int, ...]) -> Tensor:
-    """Return the log value of some columns of the rows, (B,); of none it is 0."""
-    # No contraction for nothing: a view would contract its own evidence, twice.
-    return density.log_value(only(cells, columns)) if columns else cells.lower.new_zeros(len(cells))
+    """Return the log value of some columns of the rows, (B,); of no columns it is 0."""
+    # A view would contract its own evidence twice for nothing.
+    return (
+        density.log_value(cells.select(columns)) if columns else cells.lower.new_zeros(len(cells))
+    )
 
 
 def _defined(ratio: Tensor) -> Tensor:
-    """Refuse rows one of whose sides the model finds impossible: 0 / 0 has no logarithm."""
+    """Refuse rows with a side that the model finds impossible: 0 / 0 has no logarithm."""
     wrong = ratio.isnan()
     if bool(wrong.any()):
         raise ValueError(
@@ -339,3 +420,13 @@ def _defined(ratio: Tensor) -> Tensor:
             f"{int(wrong.nonzero()[0])} of those that count. Leave it out."
         )
     return ratio
+
+
+def _check_permutations(permutations: int, given: tuple[int, ...]) -> None:
+    if permutations < 0:
+        raise ValueError(f"Expected `permutations` to be at least 0; got {permutations}.")
+    if permutations and given:
+        raise ValueError(
+            "Expected no `permutations` with `given`: rows that differ in it do not exchange "
+            "their cells. Use `independence_test` for a p-value."
+        )

@@ -1,24 +1,49 @@
-"""Margins of the user's own in place of fitted ones."""
+"""Distributions chosen by the user in place of fitted margins."""
 
 import copy
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from marginals.columns import Column, Continuous, Schema
 from marginals.columns.dtypes import family
-from marginals.columns.margin import Margin
+from marginals.columns.glued_axis import Margin
 from marginals.densities import Density
+from marginals.queries.named_rows import NamedModel
+
+if TYPE_CHECKING:
+    from marginals.queries.table_density import TableView
 
 _METHODS = ("cdf", "sf", "ppf", "isf", "logpdf")
 
 
+class Margins(NamedModel):
+    """Other margins for the same dependence, by column names."""
+
+    def with_margins(self, margins: Mapping[Any, Any]) -> "TableView":
+        """Return a view with the same copula and other margins for some columns.
+
+        All queries use the new values, in evidence too; the dependence of the columns, and so
+        their mutual information, stays as it is. On a view the margin replaced is that of the view
+        given its evidence. Files cannot hold such a distribution: save the model and call
+        `with_margins` again after loading it.
+
+        Args:
+            margins: by column, a continuous distribution with the methods of a frozen scipy
+                distribution: `cdf`, `sf`, `ppf`, `isf` and `logpdf`.
+        """
+        from marginals.queries.table_density import TableView
+
+        density, schema = self._parts()
+        return TableView(density, glued(density, schema, margins), self._kind())
+
+
 @torch.no_grad()
 def glued(density: Density, schema: Schema, margins: Mapping[Any, Any]) -> Schema:
-    """Return the schema with distributions glued onto columns of a density."""
+    """Return the schema with distributions in place of the margins of some columns."""
     if not isinstance(margins, Mapping):
         raise TypeError(
             "Expected `margins` as a dict of columns and distributions, such as {'x': "
@@ -30,15 +55,15 @@ def glued(density: Density, schema: Schema, margins: Mapping[Any, Any]) -> Schem
         _check_distribution(schema.names[position], distribution)
     if getattr(density, "rows", 1) > 1:
         raise ValueError(
-            f"Expected a view given at most one row of evidence; got {density.rows}, each with a "
-            "margin of its own. Condition on one row at a time, or glue margins on before."
+            f"Expected a view given at most one row of evidence; got {density.rows}, each with its "
+            "own margin. Condition on one row at a time, or set the margins before."
         )
-    # In float64, so that intervals keep their widths, and at hand for numpy.
+    # In float64, so that intervals keep their widths, and on the CPU for numpy.
     exact = copy.deepcopy(density).double().cpu()
     columns = list(schema.columns)
     for position, distribution in zip(positions, margins.values(), strict=True):
         fitted = exact.univariates(None, [position])
-        # The cost of a row is that of all columns.
+        # `rows_at_once` counts rows of all columns.
         margin = Margin(distribution, fitted, exact.rows_at_once() * exact.columns)
         columns[position] = _column(columns[position], margin)
     return Schema(tuple(columns))
@@ -46,7 +71,7 @@ def glued(density: Density, schema: Schema, margins: Mapping[Any, Any]) -> Schem
 
 def _column(column: Column, margin: Margin) -> Column:
     lower, upper = (None if math.isinf(bound) else bound for bound in margin.bounds)
-    reason = f"margin glued on: {_told(margin.distribution)}"
+    reason = f"margin glued on: {_described(margin.distribution)}"
     return Column(column.name, Continuous(lower, upper), "float64", reason, margin=margin)
 
 
@@ -61,7 +86,7 @@ def _check_column(column: Column) -> None:
 
 
 def _check_distribution(name: Any, distribution: Any) -> None:
-    """Refuse what cannot answer, a distribution of scipy without its parameters among it."""
+    """Refuse objects without the methods, and scipy distributions without parameters."""
     missing = [method for method in _METHODS if not callable(getattr(distribution, method, None))]
     if missing:
         raise TypeError(
@@ -83,8 +108,8 @@ def _check_distribution(name: Any, distribution: Any) -> None:
         )
 
 
-def _told(distribution: Any) -> str:
-    """Describe a distribution, by scipy's name where it has one."""
+def _described(distribution: Any) -> str:
+    """Describe a distribution, by its scipy name if it has one."""
     family_of = getattr(distribution, "dist", None)
     if family_of is None:
         return type(distribution).__name__

@@ -6,27 +6,25 @@ import torch
 from torch import Tensor
 
 from marginals.columns import Column
-from marginals.columns.axes import axis
 from marginals.columns.axis import Axis, quiet
 from marginals.columns.lattice_axis import LatticeAxis
 from marginals.densities import Univariates
 
 FloatArray = npt.NDArray[np.float64]
 
-# A lattice with more values than this between its extreme quantiles is as good as a line.
+# A lattice with more values than this between its extreme quantiles is integrated, not summed.
 _MOST_VALUES = 4096
-# Probability left out at each end when the values of a lattice are summed.
+# Probability ignored at each end when the values of a lattice are summed.
 _TAIL = 1e-10
-# Deviations beyond, in units of the distance to the extreme quantiles, have no mass to speak of;
-# their squares still fit into float32.
+# Deviations beyond this many units carry no noticeable mass; their squares still fit into float32.
 _FARTHEST = 1e18
-# Units are powers of 2^4, and origins 2^4 units apart: of float32's 24 bits 8 are lost at most.
+# Units are powers of 2^4, and origins 2^4 units apart: at most 8 of float32's 24 bits are lost.
 _COARSE = 4
 
 
 def moments(parts: Univariates, column: Column) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation (B,) of univariates of one column, in its numbers."""
-    line = axis(column)
+    line = column.axis
     rows = len(parts.log_evidence)
     if rows == 0:
         return torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.float64)
@@ -48,7 +46,7 @@ def moments(parts: Univariates, column: Column) -> tuple[Tensor, Tensor]:
 def _moments_about(
     parts: Univariates, line: Axis, middle: float, unit: float
 ) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation (B,) of univariates that lie about a number."""
+    """Return mean and standard deviation (B,), computed about an origin `middle` in a unit."""
 
     def power(exponent: int) -> Tensor:
         def function(x: Tensor, _: object) -> Tensor:
@@ -62,11 +60,11 @@ def _moments_about(
 
 
 def _origins(parts: Univariates, line: Axis) -> FloatArray:
-    """Return for each row a number near its univariate, and a power of two as far as it reaches.
+    """Return an origin and a unit for the moments of each row, (B, 2).
 
-    Moments about 0 would cancel for columns far from it, and squares of numbers such as 1e300 are
-    no floats. Both are on a coarse lattice, so that many rows share them; they depend on no other
-    row, and so neither does the answer. Shape (B, 2).
+    Moments about 0 would cancel for columns far from it, and squares of numbers such as 1e300
+    overflow. Origins and units are rounded to a coarse lattice, so that many rows share them; they
+    depend on their own row alone, and so does the answer.
     """
     levels = torch.tensor([_TAIL, 0.5, 1 - _TAIL], dtype=torch.float64)[:, None, None]
     found = parts.quantile(levels.log(), torch.log1p(-levels))
@@ -84,7 +82,7 @@ def modes(parts: Univariates, column: Column) -> Tensor:
     """Return the most likely of 99 quantiles of each row, (B,), on the model's scale."""
     levels = torch.linspace(0.01, 0.99, 99, dtype=torch.float64)[:, None, None]
     points = parts.ppf(levels)[..., 0]  # (Q, B)
-    best = _log_heights(parts, points, axis(column)).argmax(0)
+    best = _log_heights(parts, points, column.axis).argmax(0)
     return points.gather(0, best[None])[0]
 
 
@@ -95,13 +93,13 @@ def most_likely(parts: Univariates, categories: int) -> Tensor:
 
 
 def _log_heights(parts: Univariates, points: Tensor, line: Axis) -> Tensor:
-    """Return log densities, of a lattice log masses of the cells around points (Q, B)."""
+    """Return log densities at points (Q, B); on a lattice, masses of the cells around them."""
     at = points.to(parts.log_evidence)
     if not isinstance(line, LatticeAxis):
         return parts.logpdf(at[..., None])[..., 0]
     with quiet():
-        cells = line.exact(_numbers(line, points).reshape(-1).numpy())
-    ends = (torch.from_numpy(e).reshape(points.shape).to(at) for e in (cells.lower, cells.upper))
+        cells = line.rounded(_numbers(line, points).reshape(-1).numpy())
+    ends = (torch.from_numpy(end).reshape(points.shape).to(at) for end in cells)
     below, up_to = (parts.evaluate(end[..., None]).log_cdf[..., 0].exp() for end in ends)
     return up_to - below
 
@@ -116,8 +114,8 @@ def _lattice_moments(parts: Univariates, line: LatticeAxis) -> tuple[Tensor, Ten
     count = round((high - low) / line.step) + 1
     values = np.arange(count, dtype=np.float64) * line.step + low
     with quiet():
-        cells = line.exact(values)
-    bounds = (torch.from_numpy(end)[:, None, None] for end in (cells.lower, cells.upper))
+        cells = line.rounded(values)
+    bounds = (torch.from_numpy(end)[:, None, None] for end in cells)
     below, up_to = (parts.evaluate(end.to(parts.log_evidence)).log_cdf.exp() for end in bounds)
     mass = (up_to - below)[..., 0].double().cpu()  # (values, B)
     mass = mass / mass.sum(0)

@@ -1,4 +1,4 @@
-"""What would be normal in each cell of a table, given the rest of its row."""
+"""Expected ranges of each cell of a table, given the rest of its row."""
 
 from typing import Any
 
@@ -11,26 +11,26 @@ from marginals.columns import Categorical, Schema, decode_column, encode
 from marginals.columns.table_coercion import as_frame
 from marginals.densities import Density, Univariates
 from marginals.densities.univariate_cells import log_tails
-from marginals.queries.asked import as_objects
 from marginals.queries.moments import most_likely
+from marginals.queries.requests import as_objects
 
 _FIELDS = ["row", "column", "value", "expected", "lower", "upper", "tail"]
 
 
 def normal_ranges(density: Density, schema: Schema, x: Any, level: float) -> pd.DataFrame:
-    """Return what is normal in each known cell given the others of its row, a line for each.
+    """Return the range and tail probability of each observed cell given the rest of its row.
 
-    Lines run by rows, then columns. Two passes for each batch of rows.
+    The result has a line per cell, sorted by row, then column. Each batch takes two passes.
     """
     evidence = density.checked(encode(schema, x).evidence)
     frame = as_frame(x, [schema.names[c] for c in evidence.columns])
     found, start = [], 0
     with torch.no_grad():
         for part in evidence.batches(density.rows_at_once()):
-            known = ~part.missing()
+            observed = ~part.missing()
             every = density.univariates(part, part.columns)
             for place, position in enumerate(part.columns):
-                rows = known[:, place].nonzero()[:, 0]
+                rows = observed[:, place].nonzero()[:, 0]
                 if len(rows):
                     cells = _column(part.rows(rows), place)
                     lines = _of_column(every.take(place, rows), cells, schema, position, level)
@@ -51,7 +51,7 @@ def normal_ranges(density: Density, schema: Schema, x: Any, level: float) -> pd.
 def _of_column(
     parts: Univariates, cells: Evidence, schema: Schema, position: int, level: float
 ) -> dict[str, Any]:
-    """Return what is expected in cells of one column, their range and their tail."""
+    """Return the median, range and tail probability for cells of one column."""
     column = schema.columns[position]
     tail = log_tails(parts, cells)[:, 0].double().exp().cpu().numpy()
     if isinstance(column.kind, Categorical) and not column.ordered:
@@ -63,8 +63,10 @@ def _of_column(
     middle, low, high = parts.ppf(levels[:, None, None])[..., 0]
     ends = {"expected": middle, "lower": low, "upper": high}
     both = tail if isinstance(column.kind, Categorical) else np.minimum(1.0, 2 * tail)
-    told = {name: as_objects(decode_column(schema, column.name, end)) for name, end in ends.items()}
-    return {**told, "tail": both}
+    shown = {
+        name: as_objects(decode_column(schema, column.name, end)) for name, end in ends.items()
+    }
+    return {**shown, "tail": both}
 
 
 def _column(part: Evidence, place: int) -> Evidence:

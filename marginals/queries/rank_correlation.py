@@ -1,14 +1,14 @@
 r"""Kendall's tau and Spearman's rho of two columns, by randomised quadrature on the unit square.
 
 With h_1 = dC/du = P(V <= v | u) and h_2 = dC/dv, integration by parts turns the usual definitions
-into integrals over the uniform distribution of bounded functions that cost one interval each:
+into integrals of bounded functions over the unit square, which cost one interval each:
 
     tau = 4 E[C(U, V)] - 1 = 4 \int (u v - h_1 h_2)
     rho = 12 \int (C - u v) = 12 \int u (v - h_1)
 
-Both are 0 for independent columns, point by point. For normal columns with correlations up to 0.99,
-8 x 1024 points give standard errors of 1e-3 to 1e-4; the mean of 4 C - 1 over as many draws of the
-density would have one of about 1e-2.
+Both integrands vanish for independent columns. For normal columns with correlations up to 0.99,
+8 x 1024 points give standard errors of 1e-3 to 1e-4; averaging 4 C - 1 over as many draws of the
+density would give about 1e-2.
 """
 
 import math
@@ -23,9 +23,9 @@ from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
 from marginals.densities.quantile_table import quantiles
 from marginals.queries.estimate import Estimate
-from marginals.queries.rows import groups
+from marginals.queries.positions import groups
 
-_RANDOMISATIONS = 8  # independent scramblings of the points, whose spread is the error
+_RANDOMISATIONS = 8  # independent scramblings of the points; their spread gives the error
 
 
 @final
@@ -44,13 +44,13 @@ def rank_correlations(
     """Return Kendall's tau and Spearman's rho of two continuous columns.
 
     Tau is P(concordant) - P(discordant) of two draws, rho the correlation of levels. Both are means
-    over eight scramblings of a Sobol sequence, with the standard errors that their spread tells.
+    over eight scramblings of a Sobol sequence; the spread of these gives the standard errors.
 
     Args:
         density: the density, given at most one row of evidence.
         a, b: the columns.
-        points: of each scrambling; a power of two is best.
-        seed: of the scramblings.
+        points: the number of points in each scrambling; a power of two is best.
+        seed: seed for the scramblings.
 
     >>> from marginals.densities.build import build
     >>> model = build(torch.randn(50, 2), width=4)
@@ -94,6 +94,6 @@ def _conditionals(
 
 
 def _mean(values: Tensor) -> Estimate:
-    """Average values (R, N), with the error that the means of scramblings tell."""
+    """Average values (R, N), with the standard error of the means of scramblings."""
     means = values.mean(1)
     return Estimate(float(means.mean()), float(means.std()) / math.sqrt(len(means)), unit="")

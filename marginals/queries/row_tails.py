@@ -1,49 +1,77 @@
-"""How often rows are as extreme as those at hand, if they miss the same cells."""
+"""How often a row is as extreme as a given one, with the same cells missing."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
+from sklearn.utils import check_random_state
 
 from marginals.cells.evidence import Evidence
+from marginals.columns import Schema, encode
 from marginals.densities.density import Density
 from marginals.densities.mixture import Mixture
 from marginals.densities.univariate_cells import log_cells, log_tails
+from marginals.queries.imputation import Imputation
+from marginals.queries.named_rows import seed_of
+from marginals.queries.positions import seeded
 from marginals.queries.shrinkage import LinearPrior, fit_prior
-
-__all__ = ["RowTails", "log_tail"]
 
 Floats = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# The patterns that most rows have are compared with the whole reference, the others with some of
-# its rows: more if there are few patterns, so that all together are about as many.
+# The most common patterns of gaps are compared with the whole reference, the others with at least
+# `_FEW` of its rows each, and more if there are few patterns: about `_BUDGET` rows in all.
 _COMMON, _FEW, _BUDGET = 8, 16, 10_000
-# Of so few columns, every pattern is compared with the whole reference.
+# With so few columns, every pattern is compared with the whole reference.
 _FEW_COLUMNS = 6
-# Patterns from which it is learned how the views depend on gaps: of the table, and random ones.
+# Patterns that teach how the views depend on gaps: from the table, and random ones.
 _OF_TABLE, _AT_RANDOM = 500, 250
-# Rows by which the tails of other patterns are told, with about as many known cells.
+# Reference rows for the tails of the other patterns, from patterns with about as many known cells.
 _POOLED = 500
 # The exponential tail is fitted to so many of the most extreme rows, at most a tenth of them.
 _EXTREME = 20
 _LEAST_EXCESS = 0.01  # in spreads
-# Of nats: what float32 knows of a sum, so that equal rows have equal views.
+# Views are rounded to the digits of a float32 sum of nats, so that equal rows have equal views.
 _DIGITS, _LEAST_SPREAD = 4, 1e-3
 # In spreads: rows of discrete columns tie with those of the reference.
 _TIE = 1e-6
-# Cells that are compared at a time, so that memory stays bounded.
+# Cells compared at a time, which bounds memory.
 _CELLS_AT_ONCE = 1 << 22
+
+
+def row_tails(
+    density: Density,
+    schema: Schema,
+    table: pd.DataFrame,
+    samples: int = 2000,
+    random_state: Any = 0,
+) -> "RowTails":
+    """Compare rows with those of a table.
+
+    Args:
+        density: the density on the model's scale.
+        schema: the schema of its columns.
+        table: rows with all columns of the schema; their gaps are filled by draws.
+        samples: the most rows to compare with.
+        random_state: seed for the choice of rows and for the draws.
+    """
+    random = check_random_state(random_state)
+    rows = table.iloc[random.permutation(len(table))[:samples]]
+    generator = seeded(density, seed_of(random))
+    (filled,) = Imputation(density, schema, rows).drawn(1, generator)
+    observed = table.notna().to_numpy(dtype=bool)
+    return RowTails(density, encode(schema, filled).evidence, observed)
 
 
 @final
 @dataclass(frozen=True)
 class _Rare:
-    """What is known of all patterns: how their views spread, and the tails of extremeness."""
+    """A model of all patterns: how their views spread, and how extreme rows are."""
 
     centre: LinearPrior
     log_scale: LinearPrior
@@ -53,28 +81,27 @@ class _Rare:
 
 @final
 class RowTails:
-    """Tail probabilities of rows among those of a reference that miss the same cells.
+    """Tail probabilities of rows among reference rows with the same cells missing.
 
-    A row is seen in three views, in nats: its cells together (minus the log density), each alone
-    (the same of the product of marginals), and how far out each is (minus the logs of their
-    tails). A view is measured from its median over the reference with the same gaps, in ranges of
-    the middle half, and the most extreme view counts. The tail probability is the share of the
-    reference that is as extreme in its own.
+    A row has three views, in nats: minus the log density of its cells together, minus that of each
+    cell alone, and minus the logs of the tails of each cell alone. Each view is measured from its
+    median over the reference with the same gaps, in interquartile ranges, and the most extreme
+    view counts. The tail probability is the share of the reference that is at least as extreme.
 
-    The patterns of gaps that most rows have, and all of up to six columns, are compared with the
-    whole reference. Others have 16 rows each (40 if the table has few patterns), whose median and
-    range are shrunk to a linear model over all patterns, by how well that fits; their tails are
-    pooled over patterns with as many known cells. So a row's answer depends on the row alone, and
-    its cost is bounded.
+    The most common patterns of gaps, and all patterns of up to six columns, are compared with the
+    whole reference. Each other pattern has 16 rows (40 if the table has few patterns), whose median
+    and range are shrunk towards a linear model over all patterns; their tails are pooled over
+    patterns with as many known cells. So a row's answer depends on that row alone, and its cost is
+    bounded.
 
     Args:
-        density: asked for the log values of rows; of a mixture, the weighted mean of those of its
-            members, so that none of them alone makes a row likely.
+        density: gives the log values of rows. Of a mixture they are the weighted mean of those of
+            its members, so that no single member makes a row likely.
         reference: complete rows, drawn from the density or from the data.
-        patterns: which cells are known in the rows of a table, (rows, columns): its most common
-            patterns are compared with the whole reference. None for complete rows only.
-        views: of "joint", "alone" and "tails", those that count.
-        seed: of the choice of rows for each pattern.
+        patterns: which cells are observed in the rows of a table, (rows, columns), to find its most
+            common patterns. None for complete rows only.
+        views: the views that count, of "joint", "alone" and "tails".
+        seed: seed for the choice of rows for each pattern.
     """
 
     def __init__(
@@ -95,9 +122,9 @@ class RowTails:
         self._learn(given[given.any(1)])
 
     def __call__(self, rows: Evidence) -> Floats:
-        """Return the log tail probability of each row, (B,); 0 for one of which nothing is known.
+        """Return the log tail probability of each row, (B,); 0 for a row without observed cells.
 
-        Beyond the most extreme rows of the reference it falls on as an exponential tail does.
+        Beyond the most extreme reference rows it follows an exponential tail.
         """
         rows = self.density.checked(rows)
         seen = self._seen(rows)  # (B, views)
@@ -115,7 +142,7 @@ class RowTails:
     # Patterns -----------------------------------------------------------------------------------
 
     def _learn(self, patterns: Flags) -> None:
-        """Compare common patterns with all of the reference, and learn from others of any kind."""
+        """Compare common patterns with the whole reference, and fit a model of the others."""
         kinds, counts = np.unique(patterns, axis=0, return_counts=True)
         order = np.argsort(-counts, kind="stable")
         few = patterns.shape[1] <= _FEW_COLUMNS
@@ -132,14 +159,14 @@ class RowTails:
         self._rare = _learned(self._drawn(chosen), chosen)
 
     def _exactly(self, pattern: Flags) -> tuple[Flags, tuple[Floats, Floats], Floats]:
-        """Return a pattern, the spread of the reference with it, and how extreme its rows are."""
+        """Return a pattern, the spread of the reference under it, and how extreme its rows are."""
         every = np.arange(len(self.reference))[None]
         drawn = self._masked(pattern[None], every)  # (1, S, views)
         centre, scale = _spread(drawn)
         return pattern, (centre[0], scale[0]), _extreme(drawn[0], centre, scale)
 
     def _rarely(self, seen: Floats, known: Flags) -> Floats:
-        """Compare rows with a few of the reference for each pattern, and all that was learned."""
+        """Compare rows with a few reference rows for each pattern and the model of all patterns."""
         patterns, place = np.unique(known, axis=0, return_inverse=True)
         place = place.reshape(-1)
         centre, scale, _ = _shrunk(self._drawn(patterns), patterns, self._rare)
@@ -152,7 +179,7 @@ class RowTails:
         return out
 
     def _drawn(self, patterns: Flags) -> Floats:
-        """Return the views of a few rows of the reference with each pattern, (P, K, views)."""
+        """Return the views of a few reference rows under each pattern, (P, K, views)."""
         most = len(self.reference)
         few = np.arange(max(1, min(self._few, most) // 2 * 2))  # even, see `_other_medians`
         start = (patterns @ self._keys) % most  # a pattern's rows are its own
@@ -166,7 +193,7 @@ class RowTails:
     # Views --------------------------------------------------------------------------------------
 
     def _masked(self, patterns: Flags, index: Whole) -> Floats:
-        """Return the views of some rows of the reference for each pattern, (P, K, views)."""
+        """Return the views of some reference rows under each pattern, (P, K, views)."""
         flat = index.reshape(-1)
         known = np.repeat(patterns, index.shape[1], axis=0)  # (P * K, n)
         chosen = self.reference.rows(torch.from_numpy(flat).to(self.reference.lower.device))
@@ -183,7 +210,7 @@ class RowTails:
         return self._together(rows, np.where(missing, 0.0, self._of_cells(rows)).sum(1))
 
     def _together(self, rows: Evidence, sums: Floats) -> Floats:
-        """Put the log density beside the sums over cells, and keep the views that count."""
+        """Return the views that count, from the log density and the sums over cells."""
         with torch.no_grad():
             parts = [share * member.log_value(rows).double() for member, share in self._members]
         joint = -torch.stack(parts).sum(0).cpu().numpy()
@@ -219,7 +246,7 @@ def log_tail(at: Floats, drawn: Floats) -> Floats:
     few = min(_EXTREME, max(1, above[0] // 10))
     edge = min(int(np.searchsorted(-above, -few)), len(points) - 1)
     excess = float(np.average(points[edge:] - points[edge], weights=counts[edge:]))
-    # Of a single draw, or of ties, the excess says nothing: one spread is a plain guess.
+    # A single draw, or ties, say nothing of the excess: guess one spread.
     beyond = shares[edge] - (at - points[edge]) / (excess if excess > _LEAST_EXCESS else 1.0)
     return np.where(at > points[edge] + _TIE, beyond, np.interp(at - _TIE, points, shares))
 
@@ -238,17 +265,17 @@ def _members(density: Density) -> list[tuple[Density, float]]:
 def _spread(drawn: Floats) -> tuple[Floats, Floats]:
     """Return median and range of the middle half of the rows of each pattern, (P, views).
 
-    Both are robust: rows of the reference may be outliers themselves.
+    Both are robust: reference rows may be outliers themselves.
     """
     low, centre, high = np.quantile(drawn, [0.25, 0.5, 0.75], axis=1)
-    # Of discrete columns, more than half of the rows may be alike.
+    # With discrete columns, more than half of the rows may be equal.
     even = np.abs(drawn - centre[:, None]).mean(1)
     scale = np.where(high - low > _LEAST_SPREAD, high - low, even)
     return centre, np.maximum(scale, _LEAST_SPREAD)
 
 
 def _extreme(seen: Floats, centre: Floats, scale: Floats) -> Floats:
-    """Return how extreme rows are in the view in which they are most so."""
+    """Return how extreme rows are in their most extreme view."""
     return np.max((seen - centre) / scale, axis=-1)
 
 
@@ -263,14 +290,14 @@ def _noise(drawn: Floats) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 def _learned(drawn: Floats, patterns: Flags) -> _Rare:
-    """Learn how views depend on gaps from the rows (P, K, views) of some patterns."""
+    """Fit how views depend on gaps to the rows (P, K, views) of some patterns."""
     centre, log_scale, noise, log_noise = _noise(drawn)
     features = _features(patterns)
     priors = fit_prior(centre, noise, features), fit_prior(log_scale, log_noise, features)
     known = patterns.sum(1)
     learned = _Rare(*priors, np.zeros((0, 0)), known)
     middle, scale, own = _shrunk(drawn, patterns, learned)
-    # A row is in the median of its pattern, which a new row is not: leave it out.
+    # A reference row counts in the median of its pattern, a new row does not: leave it out.
     moved = own[:, None] * (_other_medians(drawn) - centre[:, None])
     return _Rare(*priors, _extreme(drawn, middle[:, None] + moved, scale[:, None]), known)
 
@@ -283,7 +310,7 @@ def _other_medians(drawn: Floats) -> Floats:
 
 
 def _shrunk(drawn: Floats, patterns: Flags, learned: _Rare) -> tuple[Floats, Floats, Floats]:
-    """Return centre and scale of each pattern, and how much its own rows count in the centre."""
+    """Return centre and scale of each pattern, and the weight of its own rows in the centre."""
     centre, log_scale, noise, log_noise = _noise(drawn)
     features = _features(patterns)
     middle, own = learned.centre.shrunk(centre, noise, features)
@@ -291,13 +318,13 @@ def _shrunk(drawn: Floats, patterns: Flags, learned: _Rare) -> tuple[Floats, Flo
 
 
 def _features(patterns: Flags) -> Floats:
-    """Describe patterns: which cells are known, and how many."""
+    """Describe patterns: which cells are observed, and how many."""
     share = patterns.mean(1)
     return np.column_stack([np.ones(len(patterns)), patterns, share**2])
 
 
 def _nearest(extremeness: Floats, distance: Whole) -> Floats:
-    """Return the rows of the patterns at the least distance, enough of them."""
+    """Return enough rows of the patterns at the smallest distances."""
     order, counts = np.unique(distance, return_counts=True)
     enough = np.searchsorted(counts.cumsum() * extremeness.shape[1], _POOLED)
     reach = order[min(int(enough), len(order) - 1)]
@@ -305,7 +332,7 @@ def _nearest(extremeness: Floats, distance: Whole) -> Floats:
 
 
 def _all_patterns(columns: int) -> Flags:
-    """Return every pattern of known cells but the one that knows nothing."""
+    """Return every pattern of observed cells but the empty one."""
     numbers = np.arange(1, 1 << columns)
     return (numbers[:, None] >> np.arange(columns)) % 2 == 1
 

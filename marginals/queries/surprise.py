@@ -4,18 +4,50 @@ from typing import Any
 
 import pandas as pd
 import torch
+from torch import Tensor
 
-from marginals.columns import Schema, encode
+from marginals.cells import Evidence
+from marginals.columns import Schema, decode, encode
 from marginals.columns.table_coercion import as_frame
 from marginals.densities import Density
 from marginals.densities.univariate_cells import log_cells
+from marginals.queries.named_rows import NamedModel
+from marginals.queries.positions import draws_of
+
+_DRAWS = 1000  # for the expected surprise of a column: its error is a thirtieth of a cell's spread
 
 
-def surprise(density: Density, schema: Schema, x: Any) -> pd.DataFrame:
-    """Return -log p(cell | the row's other cells), NaN where missing: two passes per batch."""
+class Surprises(NamedModel):
+    """The surprise of cells, by column names."""
+
+    def surprise(self, x: Any, *, centred: bool = False) -> pd.DataFrame:
+        """Return -log p(cell | the row's other cells) in nats, NaN where missing.
+
+        Columns on different scales have different log densities. To find the cell of a row that is
+        to blame, compare centred values: `model.surprise(rows, centred=True).idxmax(axis=1)`.
+
+        Args:
+            x: a table with some of the model's columns.
+            centred: subtract each column's expected surprise, its mean over draws of the model.
+        """
+        return surprise(*self._parts(), x, centred)
+
+
+def surprise(density: Density, schema: Schema, x: Any, centred: bool = False) -> pd.DataFrame:
+    """Return the surprise of each cell of a table, two passes per batch; see `MDMA.surprise`."""
     evidence = density.checked(encode(schema, x).evidence)
-    names = [schema.names[c] for c in evidence.columns]
-    frame = as_frame(x, names)
+    frame = as_frame(x, [schema.names[c] for c in evidence.columns])
+    value = _surprise(density, schema, evidence, frame)
+    if centred:
+        ((_, rows),) = draws_of(density, _DRAWS)
+        drawn = decode(schema, rows.lower)[[schema.names[c] for c in evidence.columns]]
+        cells = density.checked(encode(schema, drawn).evidence)
+        value = value - _surprise(density, schema, cells, drawn).mean(0)
+    return pd.DataFrame(value.numpy(), index=frame.index, columns=frame.columns)
+
+
+def _surprise(density: Density, schema: Schema, evidence: Evidence, frame: pd.DataFrame) -> Tensor:
+    """Return the surprise of cells in the columns' units, (B, n)."""
     with torch.no_grad():
         parts = [
             log_cells(density.univariates(part, part.columns), part)
@@ -25,4 +57,4 @@ def surprise(density: Density, schema: Schema, x: Any) -> pd.DataFrame:
     for place, name in enumerate(frame.columns):
         value[:, place] += encode(schema, frame[[name]]).log_jacobian
     value[evidence.missing().cpu()] = torch.nan
-    return pd.DataFrame((-value).numpy(), index=frame.index, columns=frame.columns)
+    return -value

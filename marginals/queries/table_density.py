@@ -1,6 +1,5 @@
-"""A distribution over the columns of a table, asked by their names."""
+"""A distribution over the columns of a table, queried by their names."""
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, final
 
@@ -15,26 +14,24 @@ from marginals.cells import Evidence
 from marginals.columns import Categorical, Column, Schema, decode, decode_column
 from marginals.columns.dtypes import family, unit
 from marginals.densities import Density
-from marginals.queries import asked
-from marginals.queries.dependence import Dependence
-from marginals.queries.imputation import Imputation, mean_values
+from marginals.queries import requests
+from marginals.queries.copula import Copulas
+from marginals.queries.imputation import Imputations, mean_values
+from marginals.queries.independence import Independence
+from marginals.queries.information import Entropy, Information
+from marginals.queries.margins import Margins
 from marginals.queries.moments import moments
-from marginals.queries.surprise import surprise
-from marginals.queries.table_copula import Copulas
+from marginals.queries.surprise import Surprises
 
 
-class TableDensity(Dependence, Copulas):
-    """A distribution over the columns of a table, asked by their names.
+class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputations, Surprises):
+    """A distribution over the columns of a table, queried by their names.
 
-    Evidence (`given`, events) is a dict, where a scalar is an exact value, a pair (low, high) with
-    None for an open end the interval low < x <= high, and a set a set of categories; or a DataFrame
-    or array with one row of exact values per answer, NaN where nothing is known. Columns may also
-    be called by their positions.
+    Evidence (`given`) and events are dicts. A scalar is an exact value, a pair (low, high) with
+    None for an open end the interval low < x <= high, a pandas Interval has the ends it says, and a
+    set is one of its values. Evidence may also be a DataFrame or array with one row of exact values
+    per answer, NaN where missing. Columns may be given by position, too.
     """
-
-    @abstractmethod
-    def _kind(self) -> str:
-        """Return what was fitted, "frame", "array" or "tensor": samples come back as that."""
 
     # Densities and probabilities --------------------------------------------------------------
 
@@ -43,10 +40,9 @@ class TableDensity(Dependence, Copulas):
 
         Missing cells of `x` are marginalised. A dict gives a float, rows give one number each.
         """
-        _, schema = self._parts()
-        of = asked.values(schema, x)
-        value = self._conditional(of.evidence, given)
-        return self._wrap(of.wrap, given)(value + of.cells.log_jacobian)
+        of = requests.values(self._parts()[1], x)
+        value = self._conditional(of.evidence, given) + of.log_jacobian
+        return requests.answer(value, given, x)
 
     def pdf(self, x: Any, given: Any = None) -> Any:
         """Return the density at `x`; see `logpdf`."""
@@ -70,23 +66,38 @@ class TableDensity(Dependence, Copulas):
 
     def logprob(self, event: Mapping[Any, Any], given: Any = None) -> Any:
         """Return the log probability of an event; see `prob`."""
-        _, schema = self._parts()
-        cells = asked.event(schema, event)
-        value = self._conditional(cells.evidence, given)
-        value = torch.where(cells.empty, -torch.inf, value)
-        return asked.evidence(schema, given).wrap(value)
+        density, schema = self._parts()
+        boxes, known, joint = requests.event(schema, event, given)
+        of, empty, count = boxes.evidence, boxes.empty, len(boxes.empty)
+        with torch.no_grad():
+            if joint:
+                value, base = density.log_value(of), density.log_value(known).logsumexp(0)
+                if not base > -torch.inf:
+                    density.check_possible(density.checked(known))  # raises
+                value = value - base
+            elif len(known) > 1 < count:  # every box with every row
+                pairs = torch.arange(count * len(known))
+                of, empty = of.rows(pairs % count), empty.repeat(len(known))
+                value = density.log_conditional(of, known.rows(pairs // count))
+            else:
+                value = density.log_conditional(of, known if known.columns else None)
+        value = torch.where(empty, -torch.inf, value.double().cpu())
+        return requests.answer(value.reshape(-1, count).logsumexp(1), given)
 
     def prob(self, event: Mapping[Any, Any], given: Any = None) -> Any:
-        """Return the probability of an event, a dict of intervals, sets and discrete values."""
+        """Return the probability of an event, a dict of intervals, sets and discrete values.
+
+        A column may be both in the event and in a dict of evidence, as in P(age > 80 | age > 60).
+        """
         return _exp(self.logprob(event, given))
 
     def query(self, text: str) -> Any:
-        """Answer a question in words, such as "P(income > 50000 | age = 40)".
+        """Answer a query string such as "P(income > 50000 | age = 40)".
 
         The answer prints itself; `.value` is the number, or the list of quantiles.
         """
         self._parts()  # an unfitted model says so first
-        return language.answer(self, text)  # type: ignore[arg-type]
+        return language.answer(self, text)
 
     # Quantiles and moments --------------------------------------------------------------------
 
@@ -101,11 +112,11 @@ class TableDensity(Dependence, Copulas):
                 " Ask for `prob` of its categories."
             )
         levels = torch.as_tensor(np.asarray(q, dtype=np.float64))
-        known = asked.evidence(schema, given)
-        self._check_apart([position], known.evidence)
+        known = requests.evidence(schema, given)
+        requests.check_apart(schema, [position], known)
         with torch.no_grad():
-            out = density.ppf(levels, position, known.evidence)
-        shape = levels.shape if known.single else (len(known.evidence), *levels.shape)
+            out = density.ppf(levels, position, known)
+        shape = levels.shape if _is_single(given) else (len(known), *levels.shape)
         values = decode_column(schema, described.name, out.reshape(-1))
         if not shape:
             return values[0]
@@ -125,7 +136,7 @@ class TableDensity(Dependence, Copulas):
         """
         described, numbers, _ = self._moments(column, given)
         values = mean_values(described, numbers)
-        return values if not self._single(given) else _item(values)
+        return _item(values) if _is_single(given) else values
 
     def std(self, column: Any, given: Any = None) -> Any:
         """Return the standard deviation of a column; see `mean`."""
@@ -133,7 +144,7 @@ class TableDensity(Dependence, Copulas):
         values: Any = numbers.numpy()
         if family(described.dtype) != "number":
             values = pd.to_timedelta(values * described.grain, unit=unit(described.dtype))
-        return values if not self._single(given) else _item(values)
+        return _item(values) if _is_single(given) else values
 
     # Samples, views ---------------------------------------------------------------------------
 
@@ -142,9 +153,9 @@ class TableDensity(Dependence, Copulas):
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise ValueError(f"Expected `n` to be a whole number, 0 or more; got {n!r}.")
         density, schema = self._parts()
-        known = density.checked(asked.evidence(schema, given).evidence)
+        known = density.checked(requests.evidence(schema, given))
         with torch.no_grad():
-            density._value_of_given(known)
+            density.check_possible(known)
             rows = density.sample_rows(known, int(n), _generator(random_state, density))
         frame = decode(schema, rows.reshape(-1, len(schema)))
         if isinstance(given, pd.DataFrame):
@@ -165,80 +176,35 @@ class TableDensity(Dependence, Copulas):
     def condition(self, given: Any) -> "TableView":
         """Return the distribution of the other columns given evidence."""
         density, schema = self._parts()
-        known = asked.evidence(schema, given).evidence
+        known = requests.evidence(schema, given)
         rest = [i for i in range(len(schema)) if i not in known.columns]
         if not rest:
             raise ValueError("Expected `given` to leave a column open; got all. Leave one out.")
-        density._value_of_given(density.checked(known))
         part = Schema(tuple(schema.columns[i] for i in rest))
-        return TableView(density.condition(density.checked(known)), part, self._kind())
+        return TableView(density.condition(known), part, self._kind())
 
     def distribution(self, given: Any = None) -> Any:
         """Return a `torch.distributions.Distribution` on the model's scale."""
         density, schema = self._parts()
-        known = None if given is None else density.checked(asked.evidence(schema, given).evidence)
+        known = None if given is None else density.checked(requests.evidence(schema, given))
         return density.distribution(known)
-
-    def impute(self, x: Any, method: str = "mean", draws: int = 1, random_state: Any = None) -> Any:
-        """Fill the missing cells of `x` by conditional "mean", "median", "mode" or a joint "draw".
-
-        With `draws` > 1, a list of completed tables. Categories take their most likely value;
-        observed cells stay as they are. "mode" is the most likely of 99 quantiles.
-        """
-        if method not in ("mean", "median", "mode", "draw"):
-            raise ValueError(
-                f"Expected `method` to be 'mean', 'median', 'mode' or 'draw'; got {method!r}."
-            )
-        if draws < 1 or (draws > 1 and method != "draw"):
-            raise ValueError(
-                f"Expected `draws` to be 1, or more for method 'draw'; got {draws} for {method!r}."
-            )
-        density, schema = self._parts()
-        filled = Imputation(density, schema, x)
-        if method == "draw":
-            tables = filled.drawn(draws, _generator(random_state, density))
-            return tables if draws > 1 else tables[0]
-        return filled.summarised(method)  # type: ignore[arg-type]
-
-    def impute_interval(self, x: Any, level: float = 0.9) -> pd.DataFrame:
-        """Return the central interval of each missing cell: a line with row, column, ends."""
-        if not 0 < level < 1:
-            raise ValueError(f"Expected `level` to lie between 0 and 1; got {level}.")
-        return Imputation(*self._parts(), x).intervals(level)
-
-    def surprise(self, x: Any) -> pd.DataFrame:
-        """Return each cell's -log p(cell | the row's other cells), in nats; NaN where missing."""
-        return surprise(*self._parts(), x)
 
     # Parts ------------------------------------------------------------------------------------
 
-    def _single(self, given: Any) -> bool:
-        return given is None or isinstance(given, Mapping)
-
-    def _wrap(self, wrap: Any, given: Any) -> Any:
-        """Answer rows of evidence with rows, even if a dict was asked about."""
-        return wrap if self._single(given) else asked.evidence(self._parts()[1], given).wrap
-
-    def _check_apart(self, positions: list[int], known: Evidence) -> None:
-        _, schema = self._parts()
-        blank = torch.empty(1, len(positions)).fill_(torch.nan)
-        asked.check_apart(schema, Evidence.exact(blank, positions), known)
-
     def _conditional(self, of: Evidence, given: Any) -> Tensor:
         density, schema = self._parts()
+        known = None
+        if given is not None:
+            known = requests.evidence(schema, given)
+            requests.check_apart(schema, of.columns, known)
+            requests.check_rows(len(of), len(known))
         with torch.no_grad():
-            if given is None:
-                return density.log_value(of).double().cpu()
-            known = asked.evidence(schema, given).evidence
-            asked.check_apart(schema, of, known)
-            asked.check_rows(len(of), len(known))
-            return density._conditional(of, known).double().cpu()
+            return density.log_conditional(of, known).double().cpu()
 
     def _log_box(self, x: Any, given: Any, below: bool) -> Any:
-        _, schema = self._parts()
-        cells, empty, wrap = asked.box(schema, x, below)
+        cells, empty = requests.box(self._parts()[1], x, below)
         value = torch.where(empty, -torch.inf, self._conditional(cells, given))
-        return self._wrap(wrap, given)(value)
+        return requests.answer(value, given, x)
 
     def _moments(self, column: Any, given: Any) -> tuple[Column, Tensor, Tensor]:
         """Return mean and standard deviation for each row of evidence, in the column's numbers."""
@@ -250,13 +216,11 @@ class TableDensity(Dependence, Copulas):
                 f"Expected a column of numbers or times; got categorical column {column!r}. Ask "
                 "for `prob` of its categories."
             )
-        known = density.checked(asked.evidence(schema, given).evidence)
-        self._check_apart([position], known)
+        known = density.checked(requests.evidence(schema, given))
+        requests.check_apart(schema, [position], known)
         with torch.no_grad():
-            density._value_of_given(known)
             parts = [
-                moments(density.univariates(part, [position]), described)
-                for part in known.batches(density.rows_at_once())
+                moments(part, described) for part in density.univariate_batches(known, [position])
             ]
         mean, std = (torch.cat(side) for side in zip(*parts, strict=True))
         return described, mean, std
@@ -281,6 +245,10 @@ class TableView(TableDensity):
 
     def _kind(self) -> str:
         return self._fitted_kind
+
+
+def _is_single(given: Any) -> bool:
+    return given is None or isinstance(given, Mapping)
 
 
 def _exp(log: Any) -> Any:

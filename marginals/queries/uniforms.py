@@ -1,39 +1,36 @@
 r"""Rows as uniforms: :math:`F(x_j \mid z)` of every cell, under the density's own conditionals.
 
-The transform of a column given Z serves every test that conditions on Z: it is kept, up to a bound
-of memory, so that a search over thousands of tests makes each of them once.
+The transform of a column given Z serves every test that conditions on Z. It is cached, up to a
+bound on memory, so that a search over thousands of tests computes each transform once.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Sequence
+from typing import final
 
 import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density, in_batches
-from marginals.queries.rows import is_known, only
+from marginals.queries.positions import Parts, checked, observed
 
-# Bytes of transforms that are kept; those used longest ago go first.
-_KEPT_BYTES = 1 << 28
+_KEPT_BYTES = 1 << 28  # of cached transforms; those used longest ago go first
 # Rows transformed in the memory of one contracted: a CDF in linear space holds fewer numbers.
 _ROWS_PER_ROW = 4
-# Kinds of rows, by what they know of the columns given, that are transformed apart.
+# Rows with up to so many patterns of gaps in the columns given are transformed pattern by pattern.
 _MOST_PATTERNS = 32
 
 
 @final
 class Uniforms:
-    """Rows of data, each under a density, and what became of them.
+    """Rows of data, each under a density, and a cache of their transforms to uniforms.
 
-    Several parts are rows of the same columns under densities of their own, as in cross-fitting,
-    where each fold is seen by a model that was fitted to the others. Their rows follow each other.
+    The rows of several parts, as in cross-fitting, follow each other.
 
     Args:
-        parts: pairs of a density and rows: evidence or a tensor (B, D).
-        kept_bytes: the memory for transforms that may be asked for again.
+        parts: pairs of a density and rows, evidence or a tensor (B, D).
+        kept_bytes: the memory for cached transforms.
 
     >>> from marginals.densities.build import build
     >>> rows = torch.randn(50, 3)
@@ -41,14 +38,15 @@ class Uniforms:
     torch.Size([50, 2, 2])
     """
 
-    def __init__(self, parts: Iterable[tuple[Density, Any]], kept_bytes: int = _KEPT_BYTES) -> None:
-        self.parts = tuple(_Part(density, density.checked(rows)) for density, rows in parts)
+    def __init__(self, parts: Parts, kept_bytes: int = _KEPT_BYTES) -> None:
+        self.parts = checked(parts)
         if not self.parts:
             raise ValueError("Expected `parts` to hold a density and its rows; got none.")
-        if len({part.density.columns for part in self.parts}) > 1:
+        counts = [density.columns for density, _ in self.parts]
+        if len(set(counts)) > 1:
             raise ValueError(
-                "Expected all `parts` to have the same columns; got "
-                f"{[part.density.columns for part in self.parts]} columns."
+                f"Expected all `parts` to have the same columns; got {counts} columns. Fit each "
+                "density to the same table."
             )
         self._kept: OrderedDict[tuple[int, frozenset[int]], Tensor] = OrderedDict()
         self._room = kept_bytes
@@ -56,15 +54,15 @@ class Uniforms:
     @property
     def density(self) -> Density:
         """The density of the first part, for what all have in common."""
-        return self.parts[0].density
+        return self.parts[0][0]
 
-    def known(self, columns: Sequence[int]) -> Tensor:
-        """Say which cells of these columns are known at least in part, (B, n)."""
-        return self._joined([is_known(part.cells, columns) for part in self.parts])
+    def observed(self, columns: Sequence[int]) -> Tensor:
+        """Say which cells of these columns are observed at least in part, (B, n)."""
+        return self._joined([observed(cells, columns) for _, cells in self.parts])
 
     def check_no_sets(self, columns: Sequence[int]) -> None:
-        """Refuse columns of which some cell is a set of categories: it has no place in an order."""
-        several = sorted({c for part in self.parts for c in part.cells.sets} & set(columns))
+        """Refuse columns that hold a set of categories, which has no place in an order."""
+        several = sorted({c for _, cells in self.parts for c in cells.sets} & set(columns))
         if several:
             raise ValueError(
                 "Expected values or intervals in the columns tested; got sets of categories in "
@@ -74,16 +72,16 @@ class Uniforms:
     def ends(self, columns: Sequence[int], given: Sequence[int]) -> Tensor:
         """Return F just below and at the end of each cell given other columns, (B, n, 2).
 
-        The two differ where a cell has mass. Both are NaN where a cell is missing and where what
-        the row knows of the columns given cannot happen.
+        The two differ where a cell has mass. Both are NaN where a cell is missing and where the
+        row's evidence on the given columns has probability 0.
         """
         known = frozenset(given)
         found = {c: self._kept[c, known] for c in columns if (c, known) in self._kept}
         for column in found:
             self._kept.move_to_end((column, known))
         new = tuple(c for c in columns if c not in found)
-        if new:  # the columns share their evidence, hence one pass
-            parts = [cell_ends(part.density, part.cells, new, given) for part in self.parts]
+        if new:  # the columns share their evidence: one pass
+            parts = [cell_ends(density, cells, new, sorted(known)) for density, cells in self.parts]
             found |= dict(zip(new, self._joined(parts).unbind(1), strict=True))
             for column in new:
                 self._keep((column, known), found[column])
@@ -103,31 +101,24 @@ class Uniforms:
         return torch.cat([part.to(parts[0].device) for part in parts])
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Part:
-    density: Density
-    cells: Evidence
-
-
 @torch.no_grad()
 def cell_ends(
     density: Density, cells: Evidence, asked: Sequence[int], given: Sequence[int]
 ) -> Tensor:
-    """Return F just below and at the end of the cells of columns, given others, (B, n, 2).
+    """Return F just below and at the end of cells given other columns, (B, n, 2).
 
-    NaN where a cell is missing, and where what is known of the columns given cannot happen.
+    NaN where a cell is missing, and where the evidence on the given columns has probability 0.
     """
-    known = is_known(cells, asked)  # (B, n)
+    known = observed(cells, asked)  # (B, n)
     out = cells.lower.new_full((*known.shape, 2), torch.nan, dtype=torch.float64)
-    # A row holds a part of its columns, and so a part of what a whole row costs.
+    # A row holds some of its columns, and costs that share of a whole row.
     share = (len(asked) + len(given)) / density.columns
     size = int(_ROWS_PER_ROW * density.rows_at_once() / share)
     sharp = _is_sharp(density, cells, asked)
-    for rows, told in _patterns(cells, known.any(1), given):
+    for rows, seen in _patterns(cells, known.any(1), given):
 
-        def of(part: Evidence, told: Sequence[int] = told) -> Tensor:
-            return _ends(density, part, asked, told, sharp)
+        def of(part: Evidence, seen: Sequence[int] = seen) -> Tensor:
+            return _ends(density, part, asked, seen, sharp)
 
         out[rows] = in_batches(of, cells.rows(rows), size)
     return torch.where(known[..., None], out, torch.nan)
@@ -136,10 +127,10 @@ def cell_ends(
 def _ends(
     density: Density, cells: Evidence, asked: Sequence[int], given: Sequence[int], sharp: bool
 ) -> Tensor:
-    """Return the ends of some rows at once; those of missing cells are 0 and 1."""
-    univariates = density.univariates(only(cells, given), asked)
-    bounds = cells.cells(asked)
-    lower, upper = bounds.lower.T, bounds.upper.T  # (B, n)
+    """Return the ends of a batch of rows; those of missing cells are 0 and 1."""
+    univariates = density.univariates(cells.select(given), asked)
+    bounds = cells.select(asked)
+    lower, upper = bounds.lower, bounds.upper  # (B, n)
     lower, upper = lower.nan_to_num(nan=-torch.inf), upper.nan_to_num(nan=torch.inf)
     if sharp:
         at = univariates.cdf(upper).double()[..., None].expand(-1, -1, 2)
@@ -155,27 +146,27 @@ def _ends(
 def _patterns(
     cells: Evidence, use: Tensor, given: Sequence[int]
 ) -> list[tuple[Tensor, tuple[int, ...]]]:
-    """Part rows (B,) by which of the columns given they know: rows of one kind are quick to answer.
+    """Group rows (B,) by which of the given columns they have: one pattern takes one quick pass.
 
-    Rows of many kinds stay together, as each kind takes a pass of its own.
+    With too many patterns, all rows stay together.
     """
     rows = use.nonzero()[:, 0]
     if not len(rows):
         return []
-    seen = is_known(cells, given)[rows]  # (B, n)
+    seen = observed(cells, given)[rows]  # (B, n)
     if bool(seen.all()):
         return [(rows, tuple(given))]
     patterns, kind = torch.unique(seen, dim=0, return_inverse=True)
     if len(patterns) > _MOST_PATTERNS:
         return [(rows, tuple(given))]
     return [
-        (rows[kind == i], tuple(c for c, told in zip(given, pattern, strict=True) if told))
+        (rows[kind == i], tuple(c for c, has in zip(given, pattern, strict=True) if has))
         for i, pattern in enumerate(patterns.tolist())
     ]
 
 
 def _is_sharp(density: Density, cells: Evidence, columns: Sequence[int]) -> bool:
-    """Say whether no cell of these columns has mass, so that both of its ends are one."""
+    """Say whether no cell of these columns has mass, so that its two ends are equal."""
     categories = density.categories
     blurred = {*cells.intervals, *density.atoms}
     return not any(c in blurred or categories[c] is not None for c in columns)

@@ -1,1 +1,1 @@
-"""How the work is carried out: kernels, threads and memory."""
+"""How computations run: the backend, its kernels, threads and memory."""

@@ -1,1 +1,1 @@
-"""Choosing among many models: recipes, search, ensembles and folds."""
+"""Choose among many models: recipes, search, ensembles and folds."""

@@ -1,18 +1,19 @@
-"""Members of an ensemble: fits of the same rows, and their weights by validation."""
+"""Members of an ensemble: models fitted to the same rows and weighted by held-out scores."""
 
 import math
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any, final
+from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
 
 from marginals.densities.build import build
 from marginals.densities.density import Density
+from marginals.densities.mixture import Mixture
 from marginals.numerics import logsumexp
+from marginals.selection.recipes import Recipe
 from marginals.training.batches import Rows
 from marginals.training.fit import fit
 from marginals.training.result import FitError, FitResult
@@ -23,22 +24,8 @@ _LEAST = 0.01
 
 @final
 @dataclass(frozen=True)
-class Recipe:
-    """How one member is built and trained.
-
-    Args:
-        build: options of `marginals.build`.
-        fit: settings of `marginals.fit`.
-    """
-
-    build: dict[str, Any] = field(default_factory=dict)
-    fit: dict[str, Any] = field(default_factory=dict)
-
-
-@final
-@dataclass(frozen=True)
 class Job:
-    """A member to be fitted: to rows, judged by others, and from a model to go on with if any."""
+    """A member to fit: its recipe, training rows, judging rows, and a model to continue, if any."""
 
     recipe: Recipe
     train: Rows
@@ -49,7 +36,7 @@ class Job:
 @final
 @dataclass(frozen=True)
 class Member:
-    """A fitted member: the model, how its fit went, and its scores of the validation rows (V,)."""
+    """A fitted member: its model, the course of its fit, and scores of the judging rows (V,)."""
 
     recipe: Recipe
     model: Density
@@ -58,37 +45,31 @@ class Member:
 
 
 def fit_member(job: Job, device: str) -> Member | None:
-    """Fit one member; None if its loss did not stay finite."""
+    """Fit one member; return None if its loss does not stay finite."""
     recipe, train, judges = job.recipe, job.train, job.judges
     model = job.model or build(train.evidence, sample_weight=train.weight, **recipe.build)
     model = model.to(device)
-    if recipe.fit.get("max_steps") == 0:  # the start is all there is
-        return _untrained(job, model)
+    trained = recipe.fit.get("max_steps") != 0
     try:
-        result = fit(
-            model,
-            train.evidence,
-            sample_weight=train.weight,
-            validation=judges.evidence,
-            validation_weight=judges.weight,
-            **{"progress": False} | recipe.fit,
-        )
+        if trained:
+            result = fit(
+                model,
+                train.evidence,
+                sample_weight=train.weight,
+                validation=judges.evidence,
+                validation_weight=judges.weight,
+                **{"progress": False} | recipe.fit,
+            )
     except FitError:
         return None
     with torch.no_grad():
         scores = model.log_value(judges.evidence).double().cpu()
+    if not trained:  # the start is the model
+        loss = -weighted_mean(scores, judges.weight)
+        if not math.isfinite(loss):
+            return None
+        result = FitResult((), 0, loss, "max_steps", 0.0)
     return Member(recipe, model, result, scores)
-
-
-@torch.no_grad()
-def _untrained(job: Job, model: Density) -> Member | None:
-    """Score a model that needs no training."""
-    scores = model.log_value(job.judges.evidence).double().cpu()
-    weight = job.judges.weight.double().cpu()
-    loss = -float((scores * weight).sum() / weight.sum())
-    if not math.isfinite(loss):
-        return None
-    return Member(job.recipe, model, FitResult((), 0, loss, "max_steps", 0.0, False), scores)
 
 
 def fit_members(jobs: Sequence[Job], device: str, at_once: int = 1) -> Iterator[Member | None]:
@@ -98,15 +79,17 @@ def fit_members(jobs: Sequence[Job], device: str, at_once: int = 1) -> Iterator[
         return
     warm_up(device)
 
+    def start() -> None:  # a thread keeps its stream
+        torch.cuda.set_stream(torch.cuda.Stream())
+
     def work(job: Job) -> Member | None:
-        stream = _stream_of_thread()
+        stream = torch.cuda.current_stream()
         stream.wait_stream(torch.cuda.default_stream())
-        with torch.cuda.stream(stream):
-            member = fit_member(job, device)
+        member = fit_member(job, device)
         stream.synchronize()
         return member
 
-    with ThreadPoolExecutor(at_once) as pool:
+    with ThreadPoolExecutor(at_once, initializer=start) as pool:
         yield from pool.map(work, jobs)
 
 
@@ -116,17 +99,8 @@ def warm_up(device: str) -> None:
     torch.linalg.solve_triangular(torch.linalg.cholesky(eye), eye, upper=False)
 
 
-_LOCAL = threading.local()
-
-
-def _stream_of_thread() -> torch.cuda.Stream:
-    if not hasattr(_LOCAL, "stream"):
-        _LOCAL.stream = torch.cuda.Stream()
-    return _LOCAL.stream
-
-
 def mixture_weights(scores: Tensor, weight: Tensor | None = None, steps: int = 300) -> Tensor:
-    """Return the weights (members,) of a mixture by EM on scores (V, members) of held-out rows.
+    """Return mixture weights (members,) by EM on scores (V, members) of held-out rows.
 
     >>> scores = torch.tensor([[0.0, -50.0], [0.0, -50.0], [-50.0, 0.0]])
     >>> mixture_weights(scores)
@@ -142,23 +116,34 @@ def mixture_weights(scores: Tensor, weight: Tensor | None = None, steps: int = 3
     return log_weights.exp()
 
 
-def strong_weights(scores: Tensor, weight: Tensor | None = None) -> tuple[list[int], Tensor]:
-    """Return the members that weigh something in a mixture, and their weights.
+def strong_weights(scores: Tensor, weight: Tensor | None = None) -> dict[int, float]:
+    """Return the mixture weight of each member worth keeping.
 
     Args:
-        scores: of held-out rows, (V, members).
-        weight: of the rows.
+        scores: Log values of held-out rows, (V, members).
+        weight: One weight per row.
 
-    >>> kept, weights = strong_weights(torch.tensor([[0.0, -1.0, -50.0], [-1.0, 0.0, -50.0]]))
-    >>> kept, weights
-    ([0, 1], tensor([0.5000, 0.5000]))
+    >>> weights = strong_weights(torch.tensor([[0.0, -1.0, -50.0], [-1.0, 0.0, -50.0]]))
+    >>> {member: round(weight, 3) for member, weight in weights.items()}
+    {0: 0.5, 1: 0.5}
     """
     kept = list(range(scores.shape[1]))
     while True:
-        weights = mixture_weights(scores[:, kept], weight)
-        # Of very many members none may weigh so much: then the strongest is enough.
-        least = min(_LEAST, float(weights.max()))
-        strong = [member for member, w in zip(kept, weights.tolist(), strict=True) if w >= least]
+        weights = mixture_weights(scores[:, kept], weight).tolist()
+        # Among very many members none may reach the limit: then the strongest is enough.
+        least = min(_LEAST, max(weights))
+        strong = {member: w for member, w in zip(kept, weights, strict=True) if w >= least}
         if len(strong) == len(kept):
-            return kept, weights
-        kept = strong
+            return strong
+        kept = list(strong)
+
+
+def weighted_mean(scores: Tensor, weight: Tensor) -> float:
+    """Return the mean of scores of rows (V,), weighted by row."""
+    weight = weight.double().cpu()
+    return float((scores * weight).sum() / weight.sum())
+
+
+def mix(models: Sequence[Density], weights: Sequence[float]) -> Density:
+    """Return the mixture of models, or the only one."""
+    return models[0] if len(models) == 1 else Mixture(models, weights)

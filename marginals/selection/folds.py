@@ -1,71 +1,87 @@
-"""Models of folds: each judges the rows that it has not seen."""
+"""Folds: every row is judged by models that were not fitted to it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
+from marginals.densities.build import couplable
 from marginals.densities.density import Density
-from marginals.densities.mixture import Mixture
-from marginals.selection.ensemble import Job, Member, fit_member, strong_weights
-from marginals.selection.recipes import first_recipes
-from marginals.training.batches import make_rows
+from marginals.selection.ensemble import Job, Member, fit_member, mix, strong_weights
+from marginals.selection.recipes import Recipe, first_recipes
+from marginals.training.batches import Rows, make_rows
 from marginals.training.result import FitError
+
+
+def split_folds(count: int, folds: int, random: np.random.RandomState) -> list[Tensor]:
+    """Split `count` rows at random into folds of nearly equal size; return their indices.
+
+    >>> [fold.tolist() for fold in split_folds(5, 2, np.random.RandomState(0))]
+    [[1, 2, 4], [0, 3]]
+    """
+    order = random.permutation(count)
+    return [torch.from_numpy(np.sort(order[i::folds])) for i in range(folds)]
+
+
+def fold_jobs(recipe: Recipe, rows: Rows, folds: Sequence[Tensor]) -> list[Job]:
+    """Return one job per fold: train on the other folds and judge by this one."""
+    jobs = []
+    for i, fold in enumerate(folds):
+        rest = torch.cat([other for j, other in enumerate(folds) if j != i])
+        jobs.append(Job(recipe, rows.take(rest), rows.take(fold)))
+    return jobs
+
+
+def whole_groups(members: Sequence[Member | None], folds: int) -> list[list[Member]]:
+    """Group members, listed recipe by recipe; drop recipes that failed in any fold."""
+    groups = [members[i : i + folds] for i in range(0, len(members), folds)]
+    found = [[member for member in group if member is not None] for group in groups]
+    return [group for group in found if len(group) == folds]
+
+
+def group_scores(groups: Sequence[Sequence[Member]]) -> Tensor:
+    """Return the scores (V, groups) of all judging rows, fold after fold."""
+    return torch.stack([torch.cat([member.scores for member in group]) for group in groups], -1)
 
 
 def fit_folds(
     data: Evidence,
     folds: Sequence[Tensor],
     *,
-    coupled: int,
     options: Mapping[str, Any] | None = None,
-    device: str = "cpu",
     seed: int = 0,
 ) -> list[Density]:
-    """Fit Gaussian mixtures by EM to all rows but those of each fold, and mix them.
+    """Fit Gaussian mixtures by EM to all rows except those of each fold, and mix them.
 
-    The weights of the sizes are the same in all folds: those that give all rows, each under models
-    that have not seen it, the highest likelihood.
+    All folds share the weights of the recipes: those with the highest likelihood of all rows,
+    each under models that were not fitted to it.
 
     Args:
-        data: the rows.
-        folds: the indices of the rows of each fold.
-        coupled: the number of columns that can be coupled.
-        options: of `marginals.build`, for all models.
-        device: where to fit.
-        seed: of the starts.
+        data: The rows.
+        folds: Row indices of each fold.
+        options: The `categories` and `atoms` of `marginals.build`.
+        seed: Seed for the starts.
     """
+    options = {"categories": {}, "atoms": {}, **(options or {})}
     rows = make_rows(data, None, "data")
     least = len(rows) - max(map(len, folds))
-    recipes = [
-        replace(r, build={**r.build, **(options or {}), "seed": seed}, fit={**r.fit, "seed": seed})
-        for r in first_recipes(least, coupled, "quick", gpu=False)
+    recipes = first_recipes(least, len(couplable(data, **options)), "quick", gpu=False)
+    members = [
+        fit_member(job, "cpu")
+        for recipe in recipes
+        for job in fold_jobs(recipe.building(**options).seeded(seed), rows, folds)
     ]
-    fitted = []  # for each fold, a member of each recipe or None
-    for i, fold in enumerate(folds):
-        rest = torch.cat([other for j, other in enumerate(folds) if j != i])
-        train, judges = rows.take(rest), rows.take(fold)
-        fitted.append([fit_member(Job(recipe, train, judges), device) for recipe in recipes])
-    # What is not finite in one fold has no weight in any.
-    groups = [found for group in zip(*fitted, strict=True) if (found := _whole(group))]
+    groups = whole_groups(members, len(folds))
     if not groups:
         raise FitError(
             "Expected at least one size of model with a finite loss in every fold; got none. Look "
             "for columns of extreme size."
         )
-    scores = torch.stack([torch.cat([member.scores for member in group]) for group in groups], -1)
-    kept, weights = strong_weights(scores)
-    return [_mixed([groups[g][i].model for g in kept], weights.tolist()) for i in range(len(folds))]
-
-
-def _whole(group: Sequence[Member | None]) -> list[Member]:
-    """Return the members of all folds, or none of them if one is missing."""
-    found = [member for member in group if member is not None]
-    return found if len(found) == len(group) else []
-
-
-def _mixed(models: Sequence[Density], shares: Sequence[float]) -> Density:
-    return models[0] if len(models) == 1 else Mixture(models, shares)
+    weights = strong_weights(group_scores(groups))
+    return [
+        mix([groups[g][i].model for g in weights], list(weights.values()))
+        for i in range(len(folds))
+    ]

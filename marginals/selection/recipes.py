@@ -1,13 +1,13 @@
-"""What the default is made of: recipes by the size of a table, from coarse to fine.
+"""Which models to fit to a table: recipes by its size, from coarse to fine.
 
-Sizes and noises were chosen on validation rows of six tables; see docs/likelihood.md.
+Widths and noises were chosen on validation rows of six tables; see docs/likelihood.md.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, final
 
-from marginals.selection.ensemble import Recipe
+import numpy as np
 
 Effort = Literal["quick", "fast", "balanced", "best"]
 
@@ -18,23 +18,68 @@ SECONDS: dict[str, tuple[float, float]] = {
     "balanced": (50.0, 30.0),
     "best": (500.0, 120.0),
 }
-# Decay of the average of weights: a gain in six of nine comparisons, see docs/likelihood.md.
+# Decay of the moving average of weights: better in six of nine comparisons, see docs/likelihood.md.
 _AVERAGING = 0.99
-# From here on fine structure, as of sensors, is worth many narrow components.
+# From this many rows on, fine structure such as that of sensors is worth many narrow components.
 _MANY = 8000
-# Rows for each component of a mixture that is found by EM.
+# Rows per component of a mixture fitted by EM.
 _ROWS_EACH = 20
 _FEW_COLUMNS = 4
 
 
-def first_recipes(rows: int, coupled: int, effort: Effort, gpu: bool) -> list[Recipe]:
-    """Return recipes that differ as much as they can, the most promising first.
+@final
+@dataclass(frozen=True)
+class Recipe:
+    """How to build and train one model.
 
     Args:
-        rows: complete rows with as many cells as the table has.
-        coupled: the number of columns that copula components can couple.
-        effort: of the search.
-        gpu: whether wide models are affordable.
+        build: Options of `marginals.build`.
+        fit: Settings of `marginals.fit`.
+    """
+
+    build: dict[str, Any] = field(default_factory=dict)
+    fit: dict[str, Any] = field(default_factory=dict)
+
+    def building(self, **options: Any) -> "Recipe":
+        """Return the recipe with other options of `marginals.build`."""
+        return replace(self, build={**self.build, **options})
+
+    def fitting(self, **settings: Any) -> "Recipe":
+        """Return the recipe with other settings of `marginals.fit`."""
+        return replace(self, fit={**self.fit, **settings})
+
+    def seeded(self, seed: int) -> "Recipe":
+        """Return the recipe with another seed."""
+        return self.building(seed=seed).fitting(seed=seed)
+
+    def varied(self, seed: int) -> "Recipe":
+        """Return the recipe with another seed and, if it has one, another tree."""
+        varied = self.building(tree="varied") if self.build["tensor"] == "ht" else self
+        return varied.seeded(seed)
+
+
+def single_recipe(rows: int, options: Mapping[str, Any], settings: Mapping[str, Any]) -> Recipe:
+    """Return the recipe for a single model: what was given, and defaults for the table's size.
+
+    Wide models overfit small tables. The noise is a kernel bandwidth that shrinks with the rows.
+    The steps let small tables converge within seconds.
+    """
+    build: dict[str, Any] = {"width": int(np.clip(1.2 * rows**0.4, 4, 256))}
+    if options.get("tensor") != "copula":
+        build["leaves"] = "normal"
+    noise = float(np.clip(0.5 * rows**-0.25, 0.02, 0.15))
+    steps = int(np.clip(rows // 5, 500, 2000))
+    return Recipe({**build, **options}, {"noise": noise, "max_steps": steps, **settings})
+
+
+def first_recipes(rows: int, coupled: int, effort: Effort, gpu: bool) -> list[Recipe]:
+    """Return recipes as different as possible, the most promising first.
+
+    Args:
+        rows: Number of complete rows with as many observed cells as the table.
+        coupled: Number of columns that copula components can couple.
+        effort: Effort of the search.
+        gpu: Whether wide models are affordable.
     """
     if effort == "quick":
         return _quick_recipes(rows, coupled)
@@ -48,12 +93,12 @@ def first_recipes(rows: int, coupled: int, effort: Effort, gpu: bool) -> list[Re
     wide_tree = _tree("normal", _within(rows // 40, 12, most // 2), fine if rows > _MANY else 0.02)
     neural = _tree("neural", _within(rows // 80, 8, most // 2), 0.0 if rows > 5 * _MANY else 0.03)
     ranked = _copula(_within(rows // 150, 2, 32), 2, min(20, 2 * coupled), 0.02)
-    single = _copula(1, min(3, coupled), common, 0.02)
     if coupled < 2:
         recipes = [tree, wide_tree, neural]
     elif rows < 2000:
-        # Tables so small may hold columns that are functions of others, which noise would blur.
-        sharp = _copula(few.build["width"], 1, common, 0.005)
+        # Columns of small tables may be functions of others, which noise would blur.
+        sharp = few.fitting(noise=0.005)
+        single = _copula(1, min(3, coupled), common, 0.02)
         recipes = [few, sharp, tree, single, ranked, many, neural]
     elif rows < _MANY:
         recipes = [few, tree, neural, ranked, wide_tree, many]
@@ -65,40 +110,26 @@ def first_recipes(rows: int, coupled: int, effort: Effort, gpu: bool) -> list[Re
 
 
 def _quick_recipes(rows: int, coupled: int) -> list[Recipe]:
-    """Return Gaussian mixtures of more and more components, found by EM and not trained."""
-    if coupled < 2:
-        widths = [w for w in (4, 12) if w <= max(4, rows // 20)]
-        return [replace(_tree("normal", w, 0.05), fit=_training(0.05, 200)) for w in widths]
-    return _gaussian_recipes(rows, coupled, (1, 2, 4, 8, 16))
+    """Return Gaussian mixtures fitted by EM and not trained, or small trees if none apply.
 
-
-def _gaussian_recipes(rows: int, coupled: int, widths: Sequence[int]) -> list[Recipe]:
-    """Return mixtures of so many Gaussians, those for which there are rows enough.
-
-    Many columns have more correlations than a table tells of: then there are mixtures with few of
-    them as well, of one component, and of several without any.
+    A table with many columns has too few rows for all their correlations: mixtures with few
+    factors, and mixtures of several components without any, are then added.
     """
     if coupled < 2:
-        return []
-    # One factor less than columns holds any correlation; of many, the strongest directions.
+        widths = [w for w in (4, 12) if w <= max(4, rows // 20)]
+        return [_tree("normal", w, 0.05).fitting(max_steps=200) for w in widths]
+    # With one factor less than columns any correlation is possible; of many columns, 20 factors
+    # hold the strongest directions.
     most = min(coupled - 1, 20)
-    sizes = [(w, most, "em") for w in widths if w == 1 or rows >= _ROWS_EACH * w]
+    sizes = [(width, most, "em") for width in (2, 4, 8, 16)]
     if coupled > _FEW_COLUMNS:
-        few = [(1, _FEW_COLUMNS - 1, "em"), (8, 0, "em"), (24, 0, "em")]
-        tails = [(6, 0, "scales"), (4, most, "scales")]
-        sizes += [size for size in few + tails if rows >= _ROWS_EACH * size[0]]
+        sizes += [(1, _FEW_COLUMNS - 1, "em"), (8, 0, "em"), (24, 0, "em")]
+        sizes += [(6, 0, "scales"), (4, most, "scales")]
+    sizes = [(1, most, "em"), *(size for size in sizes if rows >= _ROWS_EACH * size[0])]
     return [
         Recipe({"tensor": "copula", "width": w, "rank": r, "init": init}, _training(0.0, 0))
         for w, r, init in sizes
     ]
-
-
-def varied(recipe: Recipe, seed: int) -> Recipe:
-    """Return a recipe that starts elsewhere and, with a tree, couples columns otherwise."""
-    options = {**recipe.build, "seed": seed}
-    if options["tensor"] == "ht":
-        options["tree"] = "varied"
-    return replace(recipe, build=options, fit={**recipe.fit, "seed": seed})
 
 
 def _copula(width: int, rank: int, common: int, noise: float) -> Recipe:

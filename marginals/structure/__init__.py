@@ -1,4 +1,4 @@
-r"""Trees of column groups: plain frozen data, and the functions that build them."""
+"""Trees of column groups: frozen data, and the functions that build them."""
 
 from marginals.structure.builders import balanced, coupled, flat, from_data, random
 from marginals.structure.correlation import absolute_correlation

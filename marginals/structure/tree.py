@@ -1,4 +1,4 @@
-r"""The tree of column groups over which a tensor is contracted."""
+"""The tree of column groups over which a tensor is contracted."""
 
 import json
 import operator
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, final
 
 __all__ = ["Groups", "Node", "Tree"]
 
@@ -20,20 +20,19 @@ FORMAT = "marginals.tree"
 VERSION = 1
 
 
+@final
 @dataclass(frozen=True)
 class Node:
-    r"""Holds one group of a tree.
+    """Hold one group of a tree.
 
-    Arguments:
-        height: The number of group levels from here down to the farthest column.
-        children: The children from left to right. With :math:`D` columns, a child below
-            :math:`D` is that column and a child :math:`D + i` is the node at position
-            :math:`i` of :attr:`Tree.nodes`.
-        columns: The columns below, from left to right.
+    Args:
+        height: number of group levels from here down to the farthest column.
+        children: children from left to right. With D columns, a child below D is that column and
+            child D + i is the node at position i of `Tree.nodes`.
+        columns: columns below, from left to right.
 
-    Example:
-        >>> Tree(((0, 1), 2)).nodes[0]
-        Node(height=1, children=(0, 1), columns=(0, 1))
+    >>> Tree(((0, 1), 2)).nodes[0]
+    Node(height=1, children=(0, 1), columns=(0, 1))
     """
 
     height: int
@@ -41,28 +40,28 @@ class Node:
     columns: tuple[int, ...]
 
 
+@final
 @dataclass(frozen=True, init=False, repr=False)
 class Tree:
-    r"""Creates a tree of column groups.
+    """Hold a tree of column groups.
 
-    Two trees are equal when their groups are, the order of children included.
+    Two trees are equal if their groups are, including the order of children.
 
-    Arguments:
-        groups: Nested tuples or lists. The outermost is the root and the innermost items
-            are the columns :math:`0, \dots, D - 1`, each once. A group has at least two
-            children, except the root over a single column.
+    Args:
+        groups: nested tuples or lists. The outermost is the root and the innermost items are the
+            columns 0, ..., D - 1, each once. A group has at least two children, except the root
+            over a single column.
 
-    Example:
-        >>> tree = Tree(((0, 1), (2, (3, 4))))
-        >>> tree
-        Tree(5 columns, pool 2, depth 3: ((0 1) (2 (3 4))))
-        >>> [node.children for node in tree.nodes]
-        [(0, 1), (3, 4), (2, 6), (5, 7)]
+    >>> tree = Tree(((0, 1), (2, (3, 4))))
+    >>> tree
+    Tree(5 columns, pool 2, depth 3: ((0 1) (2 (3 4))))
+    >>> [node.children for node in tree.nodes]
+    [(0, 1), (3, 4), (2, 6), (5, 7)]
     """
 
     columns: int
-    # The children of each group, bottom-up. Flat, since comparing, hashing, printing or
-    # pickling nested tuples recurses, and a chain of columns is as deep as it is long.
+    # The children of each group, bottom-up. Flat, because comparing, hashing, printing and
+    # pickling nested tuples recurse, and a chain of columns is as deep as it is long.
     _children: tuple[tuple[int, ...], ...]
 
     def __init__(self, groups: Groups) -> None:
@@ -74,24 +73,22 @@ class Tree:
 
     @property
     def groups(self) -> tuple[Nested, ...]:
-        r"""Returns the nested tuples of the tree.
+        """Return the tree as nested tuples.
 
-        Example:
-            >>> Tree([[0, 1], 2]).groups
-            ((0, 1), 2)
+        >>> Tree([[0, 1], 2]).groups
+        ((0, 1), 2)
         """
         return self._nest(range(self.columns))
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        r"""Returns the groups by height, then from left to right; the root is last.
+        """Return the groups by height, then from left to right; the root is last.
 
-        Children precede their parents and nodes of one height are contiguous, so that a
-        tensor contracts the tree one height at a time.
+        Children precede their parents and nodes of one height are contiguous, so a tensor
+        contracts the tree one height at a time.
 
-        Example:
-            >>> [node.height for node in Tree(((0, 1), (2, (3, 4)))).nodes]
-            [1, 1, 2, 3]
+        >>> [node.height for node in Tree(((0, 1), (2, (3, 4)))).nodes]
+        [1, 1, 2, 3]
         """
         heights = [0] * self.columns
         scopes: list[tuple[int, ...]] = [(column,) for column in range(self.columns)]
@@ -102,43 +99,39 @@ class Tree:
 
     @property
     def pool_size(self) -> int:
-        r"""Returns the largest number of children of a group.
+        """Return the largest number of children of a group.
 
-        Example:
-            >>> Tree(((0, 1, 2), 3)).pool_size
-            3
+        >>> Tree(((0, 1, 2), 3)).pool_size
+        3
         """
         return max(map(len, self._children))
 
     @property
     def depth(self) -> int:
-        r"""Returns the number of group levels on the longest path to a column.
+        """Return the number of group levels on the longest path to a column.
 
-        Example:
-            >>> Tree(((0, 1), (2, (3, 4)))).depth
-            3
+        >>> Tree(((0, 1), (2, (3, 4)))).depth
+        3
         """
         return self._fold([0] * self.columns, lambda heights: 1 + max(heights))
 
     @property
     def order(self) -> tuple[int, ...]:
-        r"""Returns the columns from left to right.
+        """Return the columns from left to right.
 
-        Example:
-            >>> Tree(((3, 1), (0, 2))).order
-            (3, 1, 0, 2)
+        >>> Tree(((3, 1), (0, 2))).order
+        (3, 1, 0, 2)
         """
         return self.nodes[-1].columns
 
     def relabel(self, permutation: Iterable[int]) -> "Tree":
-        r"""Replaces each column :math:`c` by `permutation[c]`.
+        """Replace each column c by `permutation[c]`.
 
-        Arguments:
-            permutation: The new columns, a permutation of :math:`0, \dots, D - 1`.
+        Args:
+            permutation: new columns, a permutation of 0, ..., D - 1.
 
-        Example:
-            >>> Tree(((0, 1), 2)).relabel([2, 0, 1]).groups
-            ((2, 0), 1)
+        >>> Tree(((0, 1), 2)).relabel([2, 0, 1]).groups
+        ((2, 0), 1)
         """
         labels = [_column(label, "permutation") for label in permutation]
         if sorted(labels) != list(range(self.columns)):
@@ -149,17 +142,21 @@ class Tree:
         return Tree(self._nest(labels))
 
     def restrict(self, columns: Iterable[int]) -> "Tree":
-        r"""Keeps some columns and collapses the groups left with one child.
+        """Keep some columns and collapse the groups left with one child.
 
-        Arguments:
-            columns: The columns to keep; `columns[i]` becomes column :math:`i`.
+        Args:
+            columns: columns to keep; `columns[i]` becomes column i.
 
-        Example:
-            >>> Tree(((0, 1), (2, (3, 4)))).restrict([4, 0, 2]).groups
-            (1, (2, 0))
+        >>> Tree(((0, 1), (2, (3, 4)))).restrict([4, 0, 2]).groups
+        (1, (2, 0))
         """
         kept = [_column(column, "columns") for column in columns]
-        _check_kept(kept, self.columns)
+        unknown = [column for column in kept if not 0 <= column < self.columns]
+        if unknown or not kept or len(set(kept)) < len(kept):
+            raise ValueError(
+                f"Expected `columns` to hold distinct columns among 0..{self.columns - 1}, at "
+                f"least one; got {reprlib.repr(unknown or kept)}. Name each column to keep once."
+            )
         labels: list[Nested | None] = [None] * self.columns
         for label, column in enumerate(kept):
             labels[column] = label
@@ -167,64 +164,67 @@ class Tree:
         return Tree(root if isinstance(root, tuple) else (0,))
 
     def to_json(self) -> str:
-        r"""Writes the tree as JSON: the child list of every node, bottom-up.
+        """Return the tree as JSON: the children of every node, bottom-up.
 
-        The lists are flat, since JSON readers bound the nesting.
+        The lists are flat, because JSON readers limit nesting.
 
-        Example:
-            >>> Tree(((0, 1), 2)).to_json()
-            '{"format": "marginals.tree", "version": 1, "columns": 3, "groups": [[0, 1], [3, 2]]}'
+        >>> Tree(((0, 1), 2)).to_json()
+        '{"format": "marginals.tree", "version": 1, "columns": 3, "groups": [[0, 1], [3, 2]]}'
         """
         header = {"format": FORMAT, "version": VERSION}
         return json.dumps({**header, "columns": self.columns, "groups": self._children})
 
     @classmethod
     def from_json(cls, text: str) -> "Tree":
-        r"""Reads what :meth:`to_json` wrote.
+        """Read the output of `to_json`.
 
-        Arguments:
-            text: The JSON text.
+        Args:
+            text: JSON text.
 
-        Example:
-            >>> tree = Tree(((0, 1), 2))
-            >>> Tree.from_json(tree.to_json()) == tree
-            True
+        >>> tree = Tree(((0, 1), 2))
+        >>> Tree.from_json(tree.to_json()) == tree
+        True
         """
-        data = _parse(text)
-        return cls(_unflatten(data["columns"], data["groups"]))
+        return cls(_read(text))
 
     def draw(self, names: Iterable[object] | None = None) -> str:
-        r"""Draws the tree, one line per group and per column.
+        """Draw the tree as text, one line per group and per column.
 
-        Arguments:
-            names: The names of the columns :math:`0, \dots, D - 1`; their numbers if None.
+        Args:
+            names: names of the columns 0, ..., D - 1; None shows their numbers.
 
-        Example:
-            >>> print(Tree(((0, 1), 2)).draw(["age", "income", "city"]))
-            3 columns
-            ├── 2 columns
-            │   ├── age
-            │   └── income
-            └── city
+        >>> print(Tree(((0, 1), 2)).draw(["age", "income", "city"]))
+        3 columns
+        ├── 2 columns
+        │   ├── age
+        │   └── income
+        └── city
         """
-        labels = self._labels(range(self.columns) if names is None else names)
+        labels = [str(name) for name in (range(self.columns) if names is None else names)]
+        if len(labels) != self.columns:
+            raise ValueError(
+                f"Expected `names` to hold {self.columns} names; got {len(labels)}. "
+                "Give one name per column."
+            )
+        labels += [_count(len(node.columns)) for node in self.nodes]
         lines = []
         stack = [(len(labels) - 1, "", "")]
         while stack:
             item, lead, indent = stack.pop()
             lines.append(lead + labels[item])
             if item >= self.columns:
-                stack.extend(_branches(self._children[item - self.columns], indent))
+                *others, last = self._children[item - self.columns]
+                stack.append((last, indent + "└── ", indent + "    "))
+                stack += [(child, indent + "├── ", indent + "│   ") for child in others[::-1]]
         return "\n".join(lines)
 
     def __getstate__(self) -> dict[str, object]:
-        # Copies leave the cached nodes behind: those of a chain of D columns hold D^2 / 2 numbers.
+        # Copies drop the cached nodes: those of a chain of D columns hold D^2 / 2 numbers.
         return {"columns": self.columns, "_children": self._children}
 
     def __repr__(self) -> str:
         text = _shorten(_write(self._children, self.columns))
-        count = _count(self.columns)
-        return f"Tree({count}, pool {self.pool_size}, depth {self.depth}: {text})"
+        return f"Tree({_count(self.columns)}, pool {self.pool_size}, depth {self.depth}: {text})"
 
     def _fold(self, leaves: Iterable[T], join: Callable[[tuple[T, ...]], T]) -> T:
         values = list(leaves)
@@ -238,14 +238,8 @@ class Tree:
         assert isinstance(root, tuple)
         return root
 
-    def _labels(self, names: Iterable[object]) -> list[str]:
-        labels = [str(name) for name in names]
-        if len(labels) != self.columns:
-            raise ValueError(
-                f"Expected `names` to hold {self.columns} names; got {len(labels)}. "
-                "Give one name per column."
-            )
-        return labels + [_count(len(node.columns)) for node in self.nodes]
+
+# Nested groups ----------------------------------------------------------------------------------
 
 
 def _is_group(item: object) -> bool:
@@ -253,7 +247,7 @@ def _is_group(item: object) -> bool:
 
 
 def _collect(root: Groups) -> list[Groups]:
-    """Lists every group, checked, with children before parents and left before right."""
+    """List every group after checking it, children before parents and left before right."""
     if not _is_group(root):
         raise TypeError(
             f"Expected `groups` to be a tuple or list; got {reprlib.repr(root)}. "
@@ -264,27 +258,23 @@ def _collect(root: Groups) -> list[Groups]:
     stack: list[Any] = [root]
     while stack:
         group = stack.pop()
-        _check_group(group, root, seen)
+        single_column = group is root and len(group) == 1 and not _is_group(group[0])
+        if len(group) < 2 and not single_column:
+            raise ValueError(
+                "Expected `groups` to hold groups of at least two children; "
+                f"got {reprlib.repr(group)}. Merge it into its parent."
+            )
+        # A group met twice repeats its columns; a list inside itself would never end.
+        if id(group) in seen:
+            raise ValueError(
+                f"Expected `groups` to hold every group once; got {reprlib.repr(group)} twice. "
+                "Remove one of them."
+            )
         seen.add(id(group))
         found.append(group)
         stack.extend(item for item in group if _is_group(item))
     # Parents were met before children and right before left: the reverse is the post-order.
     return found[::-1]
-
-
-def _check_group(group: Groups, root: Groups, seen: set[int]) -> None:
-    single_column = group is root and len(group) == 1 and not _is_group(group[0])
-    if len(group) < 2 and not single_column:
-        raise ValueError(
-            "Expected `groups` to hold groups of at least two children; "
-            f"got {reprlib.repr(group)}. Merge it into its parent."
-        )
-    # One group met twice holds its columns twice; a list inside itself would never end.
-    if id(group) in seen:
-        raise ValueError(
-            f"Expected `groups` to hold every group once; got {reprlib.repr(group)} twice. "
-            "Remove one of them."
-        )
 
 
 def _column(item: object, name: str = "groups") -> int:
@@ -303,27 +293,18 @@ def _check_columns(columns: Sequence[int]) -> None:
             f"Expected `groups` to hold every column once; got column {repeated[0]} twice. "
             "Remove one of them."
         )
-    # Distinct columns inside the range leave no gap either.
+    # Distinct columns inside the range leave no gap.
     outside = [column for column in columns if not 0 <= column < len(columns)]
     if outside:
         raise ValueError(
-            f"Expected `groups` to hold the columns 0..{len(columns) - 1}; got column "
+            f"Expected `groups` to hold columns 0..{len(columns) - 1}; got column "
             f"{outside[0]} among {len(columns)}. Number the columns from 0 without gaps."
         )
 
 
-def _check_kept(kept: Sequence[int], columns: int) -> None:
-    unknown = [column for column in kept if not 0 <= column < columns]
-    if unknown or not kept or len(set(kept)) < len(kept):
-        raise ValueError(
-            f"Expected `columns` to hold distinct columns among 0..{columns - 1}, at least one; "
-            f"got {reprlib.repr(unknown or list(kept))}. Name each column to keep once."
-        )
-
-
 def _flatten(found: Sequence[Groups], columns: int) -> tuple[tuple[int, ...], ...]:
-    """Orders the groups by height, then left to right, and numbers them from `columns` on."""
-    # Groups are looked up by identity, since the hash of nested tuples recurses.
+    """Order groups by height, then left to right, and number them from `columns` on."""
+    # Look up groups by identity, because the hash of nested tuples recurses.
     heights: dict[int, int] = {}
     for group in found:
         heights[id(group)] = 1 + max(heights.get(id(item), 0) for item in group)
@@ -340,15 +321,11 @@ def _prune(children: "tuple[Nested | None, ...]") -> "Nested | None":
     return kept if len(kept) > 1 else next(iter(kept), None)
 
 
+# Text -------------------------------------------------------------------------------------------
+
+
 def _count(columns: int) -> str:
     return "1 column" if columns == 1 else f"{columns} columns"
-
-
-def _branches(children: Sequence[int], indent: str) -> list[tuple[int, str, str]]:
-    """Gives the lines' starts of the children, last child first, as a stack takes them."""
-    last = (children[-1], indent + "└── ", indent + "    ")
-    others = [(child, indent + "├── ", indent + "│   ") for child in children[-2::-1]]
-    return [last, *others]
 
 
 def _write(groups: Sequence[Sequence[int]], columns: int) -> str:
@@ -373,6 +350,9 @@ def _shorten(text: str, head: int = 40, tail: int = 24) -> str:
     return f"{start} ... {end}"
 
 
+# JSON -------------------------------------------------------------------------------------------
+
+
 def _damaged(cause: str) -> ValueError:
     return ValueError(
         f"Expected `text` to be a tree written by `Tree.to_json`; got {cause}. "
@@ -380,7 +360,8 @@ def _damaged(cause: str) -> ValueError:
     )
 
 
-def _parse(text: str) -> dict[str, Any]:
+def _read(text: str) -> Groups:
+    """Return the nested groups of a tree in JSON."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -389,32 +370,22 @@ def _parse(text: str) -> dict[str, Any]:
         raise _damaged(f'JSON without "format": "{FORMAT}"')
     if data.get("version") != VERSION:
         raise _damaged(f"version {data.get('version')!r} where this release reads {VERSION}")
-    _check_fields(data.get("columns"), data.get("groups"))
-    return data
-
-
-def _check_fields(columns: object, groups: object) -> None:
+    columns, groups = data.get("columns"), data.get("groups")
     if type(columns) is not int or columns < 1:
         raise _damaged(f'"columns": {reprlib.repr(columns)}')
-    if not isinstance(groups, list) or not groups:
+    if not isinstance(groups, list) or not groups or {type(group) for group in groups} != {list}:
         raise _damaged(f'"groups": {reprlib.repr(groups)}')
-    broken = [group for group in groups if not isinstance(group, list)]
-    if broken:
-        raise _damaged(f"the group {reprlib.repr(broken[0])}")
-    # Every column and every group but the root is the child of one group.
+    # Every column, and every group except the root, is the child of one group.
     if sum(map(len, groups)) != columns + len(groups) - 1:
         raise _damaged(f"{len(groups)} groups that do not join {columns} columns")
-
-
-def _unflatten(columns: int, groups: Sequence[Sequence[object]]) -> Groups:
-    values: list[Any] = list(range(columns))
-    unused = set(values)
+    orphans: dict[int, Any] = dict(enumerate(range(columns)))  # no parent so far
     for group in groups:
+        members = []
         for child in group:
-            if type(child) is not int or child not in unused:
+            if type(child) is not int or child not in orphans:
                 raise _damaged(f"the child {reprlib.repr(child)}, unknown or used twice")
-            unused.remove(child)
-        unused.add(len(values))
-        values.append(tuple(values[child] for child in group))  # type: ignore[call-overload]
-    root: Groups = values[-1]
+            members.append(orphans.pop(child))
+        orphans[columns] = tuple(members)
+        columns += 1
+    (root,) = orphans.values()
     return root

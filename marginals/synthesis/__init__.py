@@ -1,4 +1,4 @@
-"""How good synthetic rows are: columns, pairs, telling them apart, and copies."""
+"""Reports on synthetic rows: columns, pairs, a two-sample classifier, and copies."""
 
 from marginals.synthesis.copying import Copying
 from marginals.synthesis.report import SynthesisReport, synthesis_report

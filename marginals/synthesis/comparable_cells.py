@@ -1,4 +1,4 @@
-"""The cells of two tables side by side: numbers as numbers, everything else as codes."""
+"""The cells of several tables on one scale: numbers as numbers, everything else as codes."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -6,22 +6,22 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pandas.api import types
 
 Floats = npt.NDArray[np.float64]
 
-# Times of any unit are counted in nanoseconds.
-_NANOSECONDS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
+_NANOSECONDS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}  # common unit for times
 
 
 @final
 @dataclass(frozen=True)
 class Cells:
-    """A column of several tables on one scale.
+    """Hold one column of several tables on one scale.
 
     Args:
-        name: of the column.
+        name: name of the column.
         number: whether its values are numbers or times; otherwise they are codes 0, 1, ...
-        parts: for each table its values, NaN where missing.
+        parts: values in each table, NaN where missing.
     """
 
     name: Any
@@ -30,23 +30,23 @@ class Cells:
 
     @property
     def categories(self) -> int:
-        """The number of codes."""
+        """Return the number of codes."""
         return 1 + int(max((np.nanmax(p) for p in self.parts if np.isfinite(p).any()), default=-1))
 
 
 def aligned(real: pd.DataFrame, *others: pd.DataFrame) -> list[Cells]:
-    """Return the columns of a table beside those of others, which must have them all."""
+    """Return the columns of a table together with those of others, which must have them all."""
     found = []
     for name in real.columns:
         series = [frame[name] for frame in (real, *others)]
-        number = all(_is_number(one) for one in series)
-        parts = [_numbers(one) for one in series] if number else _codes(series)
+        number = all(map(_is_number, series))
+        parts = map(_numbers, series) if number else _codes(series)
         found.append(Cells(name, number, tuple(parts)))
     return found
 
 
 def spread(values: Floats) -> float:
-    """Return the standard deviation; exactly 0 where all values are equal.
+    """Return the standard deviation; exactly 0 if all values are equal.
 
     >>> bool(np.std(np.full(30, 0.1)) > 0), spread(np.full(30, 0.1))
     (True, 0.0)
@@ -55,28 +55,26 @@ def spread(values: Floats) -> float:
 
 
 def _is_number(series: pd.Series) -> bool:
-    kinds = pd.api.types
-    if kinds.is_bool_dtype(series.dtype):
+    dtype = series.dtype
+    if types.is_bool_dtype(dtype):
         return False
-    times = kinds.is_datetime64_any_dtype(series.dtype) or kinds.is_timedelta64_dtype(series.dtype)
-    # A column without a value can be taken for either.
-    return times or kinds.is_numeric_dtype(series.dtype) or not series.notna().any()
+    times = types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype)
+    # A column without values counts as either.
+    return times or types.is_numeric_dtype(dtype) or not series.notna().any()
 
 
 def _numbers(series: pd.Series) -> Floats:
-    if not pd.api.types.is_numeric_dtype(series.dtype) and series.notna().any():
-        known = series.notna().to_numpy()
-        out = np.full(len(series), np.nan)
-        ticks = series[known].astype("int64").to_numpy(dtype=np.float64)
-        out[known] = ticks * _NANOSECONDS[series.dt.unit]
-        return out
-    return series.to_numpy(dtype=np.float64, na_value=np.nan)
+    if types.is_numeric_dtype(series.dtype) or not series.notna().any():
+        return series.to_numpy(dtype=np.float64, na_value=np.nan)
+    observed = series.notna().to_numpy()
+    out = np.full(len(series), np.nan)
+    out[observed] = series[observed].astype("int64") * _NANOSECONDS[series.dt.unit]
+    return out
 
 
 def _codes(series: list[pd.Series]) -> list[Floats]:
-    """Return one code for each value of any table, NaN for missing."""
+    """Return one code for each distinct value in any table, NaN for missing."""
     every = pd.concat([one.astype(object) for one in series], ignore_index=True)
     codes = pd.factorize(every)[0].astype(np.float64)
     codes[codes < 0] = np.nan
-    ends = np.cumsum([len(one) for one in series])
-    return np.split(codes, ends[:-1])
+    return np.split(codes, np.cumsum([len(one) for one in series])[:-1])

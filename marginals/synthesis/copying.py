@@ -1,4 +1,4 @@
-"""Whether synthetic rows are copies of the rows that a model was fitted to."""
+"""Whether synthetic rows copy the rows that a model was fitted to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,25 +10,26 @@ from sklearn.neighbors import NearestNeighbors
 
 from marginals.synthesis.comparable_cells import Cells, Floats, spread
 
-# The share of unseen rows that lie closer to a fitted row than the distance called close.
-_CLOSE = 0.05
+_CLOSE = 0.05  # quantile of the unseen rows' distances below which a row is close
 
 
 @final
 @dataclass(frozen=True)
 class Copying:
-    """How close synthetic rows come to fitted ones, beside rows that were not fitted.
+    """Compare the distances of synthetic rows and of unseen rows to the fitted rows.
 
-    Distances are Euclidean: numbers in standard deviations, another category or a gap counts 1.
+    Distances are Euclidean: numbers in standard deviations, a different category or a missing cell
+    counts 1.
 
     Args:
-        close: the share of synthetic rows closer to a fitted row than all but 5 % of unseen ones
-            are; 0.05 if nothing is copied, and more if something is.
-        pvalue: how often synthetic rows come as close on the whole if nothing is copied.
-        duplicates: the share of synthetic rows that equal a fitted row.
-        duplicates_unseen: the same of unseen rows; tables of few categories repeat themselves.
-        unseen: "holdout", or "real" if fitted rows were measured from each other.
-        to_real, unseen_to_real: the distances, sorted.
+        close: share of synthetic rows closer to a fitted row than 95 % of unseen rows are; 0.05 if
+            nothing is copied, more if something is.
+        pvalue: chance of synthetic rows as close overall if nothing is copied.
+        duplicates: share of synthetic rows that equal a fitted row.
+        duplicates_unseen: share of unseen rows that equal a fitted row; tables with few categories
+            repeat themselves.
+        unseen: "holdout", or "real" if fitted rows were compared with each other.
+        to_real, unseen_to_real: distances of synthetic and of unseen rows, sorted.
     """
 
     close: float
@@ -41,27 +42,26 @@ class Copying:
 
 
 def copying(columns: Sequence[Cells], most: int, random: np.random.Generator) -> Copying:
-    """Measure synthetic rows (the second table) and unseen ones (the third) from fitted ones."""
-    tables = _embedded(columns)
+    """Measure synthetic rows (second table) and unseen rows (third, if any) from fitted rows."""
+    parts = [_embed(column) for column in columns]
+    tables = [np.concatenate(table, 1) for table in zip(*parts, strict=True)]
     near = NearestNeighbors().fit(tables[0])
     synthetic = _nearest(near, _some(tables[1], most, random), 1)
-    if len(tables) > 2:
-        unseen = _nearest(near, _some(tables[2], most, random), 1)
-    else:
-        unseen = _nearest(near, _some(tables[0], most, random), 2)  # the nearest is the row itself
+    holdout = len(tables) > 2
+    # Fitted rows compared with each other: the nearest is the row itself.
+    others, rank = (tables[2], 1) if holdout else (tables[0], 2)
+    unseen = _nearest(near, _some(others, most, random), rank)
     edge = np.quantile(unseen, _CLOSE)
-    # Where unseen rows tie at the edge, as in tables of few categories, they are no closer.
-    expected = float((unseen < edge).mean())
-    close = float((synthetic < edge).mean()) + _CLOSE - expected
-    test = mannwhitneyu(synthetic, unseen, alternative="less")
+    # Where unseen rows tie at the edge, as in tables with few categories, they are no closer.
+    close = float((synthetic < edge).mean()) + _CLOSE - float((unseen < edge).mean())
     return Copying(
-        float(np.clip(close, 0.0, 1.0)),
-        float(test.pvalue),
-        float((synthetic == 0).mean()),
-        float((unseen == 0).mean()),
-        "holdout" if len(tables) > 2 else "real",
-        np.sort(synthetic),
-        np.sort(unseen),
+        close=float(np.clip(close, 0.0, 1.0)),
+        pvalue=float(mannwhitneyu(synthetic, unseen, alternative="less").pvalue),
+        duplicates=float((synthetic == 0).mean()),
+        duplicates_unseen=float((unseen == 0).mean()),
+        unseen="holdout" if holdout else "real",
+        to_real=np.sort(synthetic),
+        unseen_to_real=np.sort(unseen),
     )
 
 
@@ -70,23 +70,16 @@ def _some(rows: Floats, most: int, random: np.random.Generator) -> Floats:
 
 
 def _nearest(near: NearestNeighbors, rows: Floats, rank: int) -> Floats:
-    """Return the distance to the nearest row, or to the one after it."""
-    count = min(rank, near.n_samples_fit_)
-    far = near.kneighbors(rows, count)[0][:, -1]
-    # Rounding of differences of squares: equal rows have a distance of 0.
-    return np.where(far < 1e-6, 0.0, far)
-
-
-def _embedded(columns: Sequence[Cells]) -> list[Floats]:
-    """Return each table as points whose Euclidean distances are those of `Copying`."""
-    parts = [_embed(column) for column in columns]
-    return [np.concatenate([part[t] for part in parts], 1) for t in range(len(columns[0].parts))]
+    """Return the distance to the nearest row, or to the second nearest."""
+    far = near.kneighbors(rows, min(rank, near.n_samples_fit_))[0][:, -1]
+    return np.where(far < 1e-6, 0.0, far)  # equal rows differ by rounding of squares
 
 
 def _embed(column: Cells) -> list[Floats]:
+    """Return each table's cells as points whose Euclidean distances are those of `Copying`."""
     if not column.number:
         codes = np.arange(-1, column.categories)
-        # Two categories are two axes apart: half the square of the distance on each.
+        # Two categories are apart on two axes: half the squared distance on each.
         return [
             (np.nan_to_num(part, nan=-1.0)[:, None] == codes) / np.sqrt(2) for part in column.parts
         ]

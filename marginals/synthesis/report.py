@@ -1,6 +1,5 @@
 """The report on synthetic rows, as frames and as text."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
@@ -11,26 +10,26 @@ from marginals.columns.table_coercion import as_frame
 from marginals.synthesis.column_distances import column_distances
 from marginals.synthesis.comparable_cells import aligned
 from marginals.synthesis.copying import Copying, copying
-from marginals.synthesis.pairs import pair_differences
+from marginals.synthesis.pair_distances import pair_differences
 from marginals.synthesis.two_sample import TwoSample, two_sample
 
-_SHOWN = 10
+_SHOWN = 10  # pairs in the text
 
 
 @final
 @dataclass(frozen=True)
 class SynthesisReport:
-    """How good synthetic rows are; it prints itself.
+    """Report the quality of synthetic rows; `print` shows it as text.
 
     Args:
-        columns: a line for each column: its kind, `distance` (Kolmogorov and Smirnov's for numbers,
-            total variation for categories), `shift` (Wasserstein's distance of numbers in standard
+        columns: one line per column: its kind, `distance` (Kolmogorov-Smirnov for numbers, total
+            variation for categories), `shift` (Wasserstein distance of numbers in standard
             deviations), and the shares of missing cells.
-        pairs: a line for each pair of columns: the measure, its value in the real and in the
-            synthetic table, and their difference.
-        two_sample: how well a classifier tells the two apart.
+        pairs: one line per pair of columns: the measure of association, its value in the real and
+            in the synthetic table, and their difference.
+        two_sample: how well a classifier tells the tables apart.
         copying: how close synthetic rows come to real ones.
-        rows: of the real and of the synthetic table.
+        rows: number of rows in the real and in the synthetic table.
     """
 
     columns: pd.DataFrame
@@ -41,7 +40,7 @@ class SynthesisReport:
 
     @property
     def summary(self) -> dict[str, float]:
-        """The report in a few numbers, each the lower the better."""
+        """Return the report as a few numbers; lower is better."""
         gaps = (self.columns["missing_synthetic"] - self.columns["missing_real"]).abs()
         return {
             "column_distance": float(self.columns["distance"].mean()),
@@ -53,35 +52,33 @@ class SynthesisReport:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the single distances in plain types, for JSON."""
+        """Return everything except the single distances as plain types, for JSON."""
         copies = {k: v for k, v in asdict(self.copying).items() if not isinstance(v, np.ndarray)}
         return {
             "rows": list(self.rows),
             "summary": _plain(self.summary),
-            "columns": _records(self.columns.reset_index()),
-            "pairs": _records(self.pairs),
+            "columns": [_plain(line) for line in self.columns.reset_index().to_dict("records")],
+            "pairs": [_plain(line) for line in self.pairs.to_dict("records")],
             "two_sample": _plain(asdict(self.two_sample)),
             "copying": _plain(copies),
         }
 
     def __str__(self) -> str:
-        """Return a table of the columns, the worst pairs, and a line for each check."""
-        worst = self.pairs.dropna()
-        worst = worst.loc[worst["difference"].abs().sort_values(ascending=False).index]
-        told, copied = self.two_sample, self.copying
+        worst = self.pairs.dropna().sort_values("difference", key=abs, ascending=False)
+        auc, copied = self.two_sample, self.copying
         lines = [
             f"{self.rows[0]} real rows, {self.rows[1]} synthetic rows",
             "",
             self.columns.sort_values("distance", ascending=False).to_string(float_format="%.3f"),
             "",
-            f"pairs, mean difference {self.summary['pair_difference']:.3f}; the largest:",
+            f"pairs: mean difference {self.summary['pair_difference']:.3f}; the largest:",
             worst.head(_SHOWN).to_string(index=False, float_format="%.3f"),
             "",
-            f"told apart: AUC {told.auc:.3f} ({told.lower:.3f} to {told.upper:.3f}), "
-            f"p = {told.pvalue:.3g}",
-            f"copied: {100 * copied.close:.1f} % of rows are closer to a real row than all but 5 % "
-            f"of unseen ones, p = {copied.pvalue:.3g}; {100 * copied.duplicates:.1f} % equal one "
-            f"({100 * copied.duplicates_unseen:.1f} % of unseen rows do)",
+            f"real or synthetic: AUC {auc.auc:.3f} ({auc.lower:.3f} to {auc.upper:.3f}), "
+            f"p = {auc.pvalue:.3g}",
+            f"copies: {100 * copied.close:.1f} % of rows are closer to a real row than 95 % of "
+            f"unseen rows, p = {copied.pvalue:.3g}; {100 * copied.duplicates:.1f} % equal a real "
+            f"row ({100 * copied.duplicates_unseen:.1f} % of unseen rows do)",
         ]
         return "\n".join(lines)
 
@@ -94,15 +91,15 @@ def synthesis_report(
     most: int = 5000,
     random_state: int = 0,
 ) -> SynthesisReport:
-    """Compare synthetic rows with the real ones that a model was fitted to.
+    """Compare synthetic rows with the real rows that a model was fitted to.
 
     Args:
-        real: the table that was fitted; cells may be missing.
-        synthetic: rows that were drawn, with the same columns.
-        holdout: real rows that were not fitted, to judge copies by; without them the fitted rows
-            are measured from each other.
-        most: rows of a table that the classifier and the search for copies look at.
-        random_state: of the choice of rows and of the classifier.
+        real: table that was fitted; cells may be missing.
+        synthetic: sampled rows with the same columns.
+        holdout: real rows that were not fitted, to judge copies by; without them, fitted rows are
+            compared with each other.
+        most: largest number of rows per table for the classifier and the search for copies.
+        random_state: seed for choosing rows and for the classifier.
 
     >>> rows = np.random.default_rng(0).normal(size=(3, 200, 2))
     >>> report = synthesis_report(rows[0], rows[1] + [0.0, 3.0], rows[2])
@@ -111,7 +108,7 @@ def synthesis_report(
     """
     frames = [as_frame(t) for t in (real, synthetic, holdout) if t is not None]
     _check(frames)
-    columns = aligned(frames[0], *frames[1:])
+    columns = aligned(*frames)
     return SynthesisReport(
         column_distances(columns),
         pair_differences(columns),
@@ -129,30 +126,24 @@ def _check(frames: list[pd.DataFrame]) -> None:
                 f"Expected `{name}` to have columns of different names; got {list(twice)} more "
                 "than once. Rename them."
             )
-        lacking = [column for column in frames[0].columns if column not in frame.columns]
-        if lacking or frame.shape[1] != frames[0].shape[1]:
+        if set(frame.columns) != set(frames[0].columns):
             raise ValueError(
                 f"Expected `{name}` to have the columns of `real`, {list(frames[0].columns)}; got "
                 f"{list(frame.columns)}. Select the same columns of both."
             )
         if len(frame) < 2:
             raise ValueError(
-                f"Expected `{name}` to have at least two rows; got {len(frame)}. Draw more."
+                f"Expected `{name}` to have at least two rows; got {len(frame)}. Give more."
             )
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [_plain(line) for line in frame.to_dict("records")]
-
-
-def _plain(line: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a line in types that JSON has; NaN and infinities become None."""
+def _plain(line: dict[Any, Any]) -> dict[str, Any]:
+    """Return a line as JSON types; NaN and infinities become None."""
 
     def plain(value: Any) -> Any:
-        if isinstance(value, float | np.floating):
-            return float(value) if np.isfinite(value) else None
-        if isinstance(value, np.integer):
-            return int(value)
+        value = value.item() if isinstance(value, np.generic) else value
+        if isinstance(value, float):
+            return value if np.isfinite(value) else None
         return value if isinstance(value, str | int) else str(value)
 
     return {str(name): plain(value) for name, value in line.items()}

@@ -1,4 +1,4 @@
-"""Mixture weights and low-rank correlations of components: what couples columns inside of one."""
+"""Component weights, and the low-rank correlation of columns inside each component."""
 
 import math
 from typing import Any, final
@@ -15,16 +15,16 @@ class Couplings(nn.Module):
 
     With raw loadings W of J columns on r factors, :math:`L_j = W_j \sqrt{(1 - \delta) / (1 +
     |W_j|^2)}` and :math:`d_j = \delta + (1 - \delta) / (1 + |W_j|^2)`: the diagonal of R is one,
-    and no column is a function of the others. Some factors are a component's own; of the common
-    ones, all components share W up to a scale for each component and factor.
+    and no column is a function of the others. Some factors belong to one component. Common factors
+    share W across components, up to a scale per component and factor.
 
     Args:
         columns: the number of columns J that are coupled.
         width: the number of components K.
-        own: the rank of each component's own factors.
-        common: the rank of the factors common to all.
-        least: the least unique variance, delta: a modelling choice that keeps the likelihood
-            bounded where columns are linearly dependent.
+        own: the number of factors that belong to each component.
+        common: the number of factors that all components share.
+        least: the least unique variance delta, which keeps the likelihood bounded where columns are
+            linearly dependent.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Couplings(nn.Module):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Number of coupled columns J and of components K."""
+        """The number of coupled columns J and of components K."""
         return self.own.shape[1], len(self.raw)
 
     @property
@@ -53,7 +53,7 @@ class Couplings(nn.Module):
         return self.own.shape[2] + self.common.shape[1]
 
     def config(self) -> dict[str, Any]:
-        """Return what `__init__` needs, as JSON."""
+        """Return the arguments of `__init__`, as JSON."""
         columns, width = self.size
         own, common = self.own.shape[2], self.common.shape[1]
         sizes = {"columns": columns, "width": width, "own": own, "common": common}
@@ -73,7 +73,7 @@ class Couplings(nn.Module):
 
     @torch.no_grad()
     def start(self, data: Tensor, generator: torch.Generator | None = None) -> None:
-        """Start near the principal directions of data (N, J), NaN where missing."""
+        """Initialise near the principal directions of data (N, J), NaN where missing."""
         columns, width = self.size
         self.raw.fill_(0.0)
         self.log_scale.fill_(0.0)
@@ -86,9 +86,9 @@ class Couplings(nn.Module):
 
     @torch.no_grad()
     def start_as(self, weights: Tensor, correlation: Tensor) -> None:
-        """Start with weights (K,) and correlations (K, J, J), of which own factors hold the most.
+        """Initialise from weights (K,) and correlations (K, J, J), as closely as own factors allow.
 
-        A correlation less its smallest eigenvalue is of rank J - 1: so many factors hold it all,
+        A correlation minus its smallest eigenvalue has rank J - 1: that many factors reproduce it
         up to the least unique variance.
         """
         self.raw.copy_(weights.log())
@@ -109,7 +109,7 @@ class Couplings(nn.Module):
 def _principal(data: Tensor, rank: int) -> Tensor:
     """Return the first principal directions (J, r) of standardised data, times their deviations.
 
-    Missing cells count as the mean. Ranks beyond the number of columns are zero.
+    Missing cells count as the mean. Directions beyond the number of columns are zero.
     """
     columns = data.shape[1]
     scaled = data - data.nanmean(0)
@@ -118,6 +118,6 @@ def _principal(data: Tensor, rank: int) -> Tensor:
     values, vectors = torch.linalg.eigh(torch.nan_to_num(correlation))
     order = values.argsort(descending=True)[:rank]
     found = vectors[:, order] * values[order].clamp_min(0).sqrt()
-    # A factor that says everything would leave nothing to learn from.
+    # A factor that explains everything would leave no gradient.
     found = found.clamp(-2.0, 2.0) / math.sqrt(max(1, min(rank, 3)))
     return torch.cat([found, found.new_zeros(columns, rank - found.shape[1])], 1)

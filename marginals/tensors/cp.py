@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from marginals.numerics import draw_many, log_normalised, logsumexp, sum_of_others
 from marginals.numerics.logspace import Parametrisation
+from marginals.runtime.backend import QUERY, Backend
 from marginals.tensors.component_tensor import ComponentTensor, LeafValues
 
 
@@ -18,7 +19,7 @@ class CPTensor(ComponentTensor):
     Args:
         columns: the number of columns D.
         width: the number of components M.
-        parametrisation: of the weights, "softmax" or the paper's "softplus".
+        parametrisation: how weights are normalised, "softmax" or the paper's "softplus".
 
     >>> tensor = CPTensor(columns=3, width=4)
     >>> tensor.log_value(LeafValues((0, 1, 2), torch.zeros(3, 5, 4)))
@@ -37,38 +38,38 @@ class CPTensor(ComponentTensor):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Number of columns D and of components M."""
+        """The number of columns D and of components M."""
         return self.columns, len(self.raw)
 
     def config(self) -> dict[str, Any]:
-        """Return what rebuilds the tensor, as JSON."""
+        """Return the JSON configuration that rebuilds the tensor."""
         columns, width = self.size
         return {"columns": columns, "width": width, "parametrisation": self.parametrisation}
 
-    def log_value(self, values: LeafValues) -> Tensor:
+    def log_value(self, values: LeafValues, backend: Backend = QUERY) -> Tensor:
         """Contract the leaf values, (B,)."""
         return logsumexp(self._log_joint(values))
 
-    def condense(self, values: LeafValues, asked: Sequence[int]) -> LeafValues:
-        """Multiply the leaf values, which stand for the first of their columns."""
+    def condense(self, values: LeafValues, requested: Sequence[int]) -> LeafValues:
+        """Multiply the leaf values; the product takes the name of their first column."""
         return LeafValues(values.columns[:1], values.log_values.sum(0, keepdim=True))
 
     def log_outside(self, values: LeafValues) -> Tensor:
-        """Return what the rest says of each column's component, (n, B, M)."""
+        """Return the log weight of each column's components given the others, (n, B, M)."""
         weights = log_normalised(self.raw, self.parametrisation)
         return weights + sum_of_others(values.log_values, 0)
 
     def sample(
         self, values: LeafValues, draws: int, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Draw one component per row and draw, shared by the columns, (n, B, S)."""
+        """Draw one component per row and draw, shared by all columns, (n, B, S)."""
         chosen = draw_many(self._log_joint(values), draws, generator)
         return chosen.expand(len(values.columns), -1, -1)
 
     @torch.no_grad()
     def start(self) -> None:
         """Give every component the same weight."""
-        self.raw.fill_(1.0)  # any constant
+        self.raw.fill_(1.0)
 
     @torch.no_grad()
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:
@@ -77,7 +78,7 @@ class CPTensor(ComponentTensor):
         self.raw.copy_(noise)
 
     def draw_cost(self) -> int:
-        """Return the number of floats that one draw for one row holds at a time."""
+        """Return the number of floats that one draw for one row holds at once."""
         return len(self.raw)
 
     def _log_joint(self, values: LeafValues) -> Tensor:

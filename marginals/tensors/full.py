@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from marginals.numerics import draw_many, log_normalised, logsumexp
 from marginals.numerics.logspace import Parametrisation, raw_weights
+from marginals.runtime.backend import QUERY, Backend
 from marginals.tensors.component_tensor import ComponentTensor, LeafValues
 
-# A weight for every combination: past this the memory of one row alone is out of hand.
+# Beyond this, a single row takes too much memory.
 MOST_WEIGHTS = 1 << 24
 
 
@@ -21,7 +22,7 @@ class FullTensor(ComponentTensor):
     Args:
         columns: the number of columns D.
         width: the number of components M.
-        parametrisation: of the weights, "softmax" or the paper's "softplus".
+        parametrisation: how weights are normalised, "softmax" or the paper's "softplus".
 
     >>> tensor = FullTensor(columns=2, width=3)
     >>> tensor.log_weights().exp().sum()
@@ -45,11 +46,11 @@ class FullTensor(ComponentTensor):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Number of columns D and of components M."""
+        """The number of columns D and of components M."""
         return self.columns, self.raw.shape[0]
 
     def config(self) -> dict[str, Any]:
-        """Return what rebuilds the tensor, as JSON."""
+        """Return the JSON configuration that rebuilds the tensor."""
         columns, width = self.size
         return {"columns": columns, "width": width, "parametrisation": self.parametrisation}
 
@@ -57,12 +58,12 @@ class FullTensor(ComponentTensor):
         """Return the logarithm of A, (M, ..., M)."""
         return log_normalised(self.raw.flatten(), self.parametrisation).reshape(self.raw.shape)
 
-    def log_value(self, values: LeafValues) -> Tensor:
+    def log_value(self, values: LeafValues, backend: Backend = QUERY) -> Tensor:
         """Contract the leaf values, (B,)."""
         return logsumexp(self._log_joint(values).flatten(1))
 
     def log_outside(self, values: LeafValues) -> Tensor:
-        """Return what the rest says of each column's component, (n, B, M)."""
+        """Return the log weight of each column's components given the others, (n, B, M)."""
         modes = range(len(values.columns))
         rest = [self._log_joint(values, without=j).movedim(1 + j, -1) for j in modes]
         return torch.stack([logsumexp(joint[:, None].flatten(1, -2), dim=1) for joint in rest])
@@ -70,7 +71,7 @@ class FullTensor(ComponentTensor):
     def sample(
         self, values: LeafValues, draws: int, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Draw a combination per row and draw, and take it apart by columns, (n, B, S)."""
+        """Draw a combination per row and draw, and split it by columns, (n, B, S)."""
         joint = self._log_joint(values)
         chosen = draw_many(joint.flatten(1), draws, generator)
         return torch.stack(torch.unravel_index(chosen, joint.shape[1:]))
@@ -92,11 +93,11 @@ class FullTensor(ComponentTensor):
         self.raw.copy_(noise)
 
     def draw_cost(self) -> int:
-        """Return the number of floats that one draw for one row holds at a time."""
+        """Return the number of floats that one draw for one row holds at once."""
         return self.raw.numel()
 
     def _log_joint(self, values: LeafValues, without: int | None = None) -> Tensor:
-        """Return the log weight of every combination of the columns at hand, (B, M, ..., M)."""
+        """Return the log weight of every combination of the columns present, (B, M, ..., M)."""
         count, rows, width = values.log_values.shape
         joint = self._marginal(values.columns).expand(rows, *[width] * count)
         for j, leaf in enumerate(values.log_values):
@@ -106,7 +107,7 @@ class FullTensor(ComponentTensor):
         return joint
 
     def _marginal(self, columns: Sequence[int]) -> Tensor:
-        """Sum the weights over the columns that are not at hand."""
+        """Sum the weights over the columns that are absent."""
         weights = self.log_weights()
         if tuple(columns) == tuple(range(self.columns)):
             return weights

@@ -1,9 +1,8 @@
 """The diagonal hierarchical Tucker tensor over a tree of columns, and its MERA-style variant."""
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -14,24 +13,21 @@ from marginals.numerics import (
     draw,
     draw_many,
     draw_rows,
-    is_host_free,
     log_matmul,
     log_normalised,
     logsumexp,
     sum_of_others,
 )
 from marginals.numerics.logspace import Parametrisation, raw_weights
-from marginals.runtime import kernels
-from marginals.runtime.kernels import tree_contraction as tree_kernel
-from marginals.runtime.kernels import tree_contraction_cpu as tree_plain
+from marginals.runtime.backend import QUERY, Backend
+from marginals.runtime.kernels import tree_contraction, tree_contraction_cpu
+from marginals.runtime.kernels.tree_levels import Level
 from marginals.structure import Tree
 from marginals.tensors.component_tensor import ComponentTensor, LeafValues
-from marginals.tensors.plan import Level, Plan, make_partial_plan, make_plan
+from marginals.tensors.plan import Plan, make_partial_plan, make_plan
 
-# Plans kept for column subsets seen before; a plan is a few small index tensors.
+# Plans kept for subsets of columns; a plan is a few small index tensors.
 _MOST_PLANS = 256
-# Weights by level while they are reused, in each thread for itself.
-_LOCAL = threading.local()
 
 
 @final
@@ -47,7 +43,7 @@ class HierarchicalTensor(ComponentTensor):
         tree: the groups of columns.
         width: the number of components M of every node.
         mera: use the MERA-style variant.
-        parametrisation: of the weights, "softmax" or the paper's "softplus".
+        parametrisation: how weights are normalised, "softmax" or the paper's "softplus".
 
     >>> tensor = HierarchicalTensor(Tree(((0, 1), 2)), width=4)
     >>> tensor.log_value(LeafValues((0, 1, 2), torch.zeros(3, 5, 4))).shape
@@ -76,11 +72,11 @@ class HierarchicalTensor(ComponentTensor):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Number of columns D and of components M."""
+        """The number of columns D and of components M."""
         return self.tree.columns, len(self.root)
 
     def config(self) -> dict[str, Any]:
-        """Return what rebuilds the tensor, as JSON."""
+        """Return the JSON configuration that rebuilds the tensor."""
         return {
             "tree": self.tree.to_json(),
             "width": len(self.root),
@@ -98,21 +94,21 @@ class HierarchicalTensor(ComponentTensor):
 
     # Contraction ------------------------------------------------------------------------------
 
-    def log_value(self, values: LeafValues) -> Tensor:
+    def log_value(self, values: LeafValues, backend: Backend = QUERY) -> Tensor:
         """Contract the leaf values up the tree, (B,)."""
-        fused = self._fused_log_value(values)
-        if fused is not None:
-            return fused
-        pool, _ = self._up(values)
+        value = self._by_kernel(values, backend)
+        if value is not None:
+            return value
+        pool, _ = self._up(values, backend)
         return logsumexp(self._log_root() + pool.sum(0))
 
-    def condense(self, values: LeafValues, asked: Sequence[int]) -> LeafValues:
-        """Contract the nodes that have no column of `asked` below; the answer's columns are nodes.
+    def condense(self, values: LeafValues, requested: Sequence[int]) -> LeafValues:
+        """Contract the nodes without a requested column below; the result's columns are nodes.
 
-        A node is called by the number of columns plus its place in the tree, as its parents do.
+        A node's name is the number of columns plus its place in the tree, as in `Tree`.
         """
         plan = make_partial_plan(
-            self.tree, values.columns, asked, values.log_values.device, self.mera
+            self.tree, values.columns, requested, values.log_values.device, self.mera
         )
         pool, _ = self._contract(values.log_values, plan.levels)
         if len(plan.groups) == len(pool):
@@ -121,7 +117,7 @@ class HierarchicalTensor(ComponentTensor):
         return LeafValues(tuple(plan.nodes[group[0]] for group in plan.groups), torch.stack(merged))
 
     def log_outside(self, values: LeafValues) -> Tensor:
-        """Return what the rest says of each column's component, (n, B, M)."""
+        """Return the log weight of each column's components given the others, (n, B, M)."""
         pool, trace = self._up(values)
         outside = self._log_root() + sum_of_others(pool, 0)
         for step in reversed(trace):
@@ -146,44 +142,47 @@ class HierarchicalTensor(ComponentTensor):
         return index
 
     def draw_cost(self) -> int:
-        """Return the number of floats that one draw for one row holds at a time."""
+        """Return the number of floats that one draw for one row holds at once."""
         return max(1, len(self.raw)) * len(self.root) * len(self._shifts)
 
-    def _fused_log_value(self, values: LeafValues) -> Tensor | None:
-        """Contract with a backward pass of its own in training, or without any; None if neither."""
+    def _by_kernel(self, values: LeafValues, backend: Backend) -> Tensor | None:
+        """Contract with a kernel; None if none applies or some sum underflows."""
         leaves = values.log_values
         if self.mera or not leaves.numel():
             return None
         plan = self._plan(values.columns, leaves.device)
-        precision = kernels.precision_in_training()
-        fused = kernels.use_fused(leaves) and len(self.root) <= tree_kernel.MOST_WIDTH
-        if fused and (is_host_free() or not torch.is_grad_enabled()):
+        if backend.fuses(leaves) and len(self.root) <= tree_contraction.MOST_WIDTH:
             parts = (self.raw, self.root, plan.wiring, self.parametrisation == "softplus")
-            if is_host_free():
-                return tree_kernel.log_value(leaves, *parts, precision or "full")
-            return tree_kernel.exact_log_value(leaves, *parts)
-        if precision is None or is_host_free():
+            if backend.host_free:
+                precision = backend.precision or "full"
+                return tree_contraction.log_value(leaves, *parts, precision)
+            if not torch.is_grad_enabled():
+                return tree_contraction.exact_log_value(leaves, *parts)
+        if backend.precision is None or backend.host_free:
             return None
-        return tree_plain.log_value(leaves, self.raw, self.root, plan.levels, self.parametrisation)
+        parts_on_cpu = (self.raw, self.root, plan.levels, self.parametrisation)
+        return tree_contraction_cpu.log_value(leaves, *parts_on_cpu, compiled=backend.compiled)
 
-    def _up(self, values: LeafValues) -> tuple[Tensor, list["_Step"]]:
-        """Contract all but the root; also return what each level did."""
+    def _up(self, values: LeafValues, backend: Backend = QUERY) -> tuple[Tensor, list["_Step"]]:
+        """Contract all but the root; also return the steps taken."""
         pool = values.log_values
-        return self._contract(pool, self._plan(values.columns, pool.device).levels)
+        return self._contract(pool, self._plan(values.columns, pool.device).levels, backend)
 
-    def _contract(self, pool: Tensor, levels: Sequence[Level]) -> tuple[Tensor, list["_Step"]]:
+    def _contract(
+        self, pool: Tensor, levels: Sequence[Level], backend: Backend = QUERY
+    ) -> tuple[Tensor, list["_Step"]]:
         trace = []
         for level in levels:
-            weights = self._weights_of(level)
+            weights = backend.keep(level, partial(self._log_weights, level.nodes))
             grid = level.gather(pool)  # (n, p, B, M)
             terms = self._terms(grid)  # (n, B, T M)
-            mixed = log_matmul(terms, weights)
+            mixed = log_matmul(terms, weights, host_free=backend.host_free)
             pool = mixed if level.keep is None else torch.cat([mixed, pool[level.keep]])
             trace.append(_Step(level, weights, grid, terms))
         return pool, trace
 
     def _terms(self, grid: Tensor) -> Tensor:
-        """Multiply children: (n, p, B, M) to the products (n, B, T M) of the T terms."""
+        """Multiply the children (n, p, B, M) in each of T terms, (n, B, T M)."""
         return torch.cat([self._shifted(grid, t).sum(1) for t in self._shifts], dim=-1)
 
     def _outside_of_children(self, mixed: Tensor, grid: Tensor) -> Tensor:
@@ -201,7 +200,7 @@ class HierarchicalTensor(ComponentTensor):
         return torch.cat([grid[:, :1], grid[:, 1:].roll(-by, dims=-1)], dim=1)
 
     def _children_of(self, chosen: Tensor, most: int) -> Tensor:
-        """Turn the term and component drawn at a node (n, B, S) into those of its p children."""
+        """Map the term and component drawn at a node (n, B, S) to the components of p children."""
         width = len(self.root)
         k, term = chosen % width, chosen // width
         other = (k + term) % width
@@ -209,27 +208,8 @@ class HierarchicalTensor(ComponentTensor):
 
     # Weights ----------------------------------------------------------------------------------
 
-    @contextmanager
-    def reused(self) -> Iterator[None]:
-        """Normalise the weights of each node once, for all that is asked inside."""
-        before = getattr(_LOCAL, "held", None)
-        _LOCAL.held = {}
-        try:
-            yield
-        finally:
-            _LOCAL.held = before
-
-    def _weights_of(self, level: Level) -> Tensor:
-        held: dict[int, tuple[Level, Tensor]] | None = getattr(_LOCAL, "held", None)
-        if held is None:
-            return self._log_weights(level.nodes)
-        if id(level) not in held:
-            # The level goes with its weights, so that no other takes its name.
-            held[id(level)] = (level, self._log_weights(level.nodes))
-        return held[id(level)][1]
-
     def _log_weights(self, nodes: Tensor | slice = slice(None)) -> Tensor:
-        """Return the log weights of some nodes below the root, all by default, (n, M, T M)."""
+        """Return the log weights of nodes below the root, all by default, (n, M, T M)."""
         weights = log_normalised(self.raw[nodes], self.parametrisation)
         if self.share is None:
             return weights
@@ -241,7 +221,7 @@ class HierarchicalTensor(ComponentTensor):
 
     @torch.no_grad()
     def start(self, diagonal: float = 0.9) -> None:
-        """Put the share `diagonal` of each node's weights on its own index, the rest evenly."""
+        """Give each node's own index the share `diagonal` of its weights, split the rest evenly."""
         width = len(self.root)
         eye = torch.eye(width, dtype=self.raw.dtype, device=self.raw.device)
         off = (1 - diagonal) / max(width - 1, 1)
@@ -273,7 +253,7 @@ class HierarchicalTensor(ComponentTensor):
 
 @dataclass(frozen=True)
 class _Step:
-    """What one level of a contraction took: weights, children by node, and their products."""
+    """One level of a contraction: its weights, the children of each node, and their products."""
 
     level: Level
     weights: Tensor  # (n, M, T M)
@@ -284,10 +264,10 @@ class _Step:
 def _draw_below(
     weights: Tensor, terms: Tensor, index: Tensor, generator: torch.Generator | None
 ) -> Tensor:
-    """Draw, at nodes whose component is `index` (n, B, S), the product they mix."""
+    """Draw the term below nodes whose component is `index` (n, B, S)."""
     count, width, size = weights.shape
     node = torch.arange(count, device=index.device)[:, None, None]
-    # A table of all distributions, unless fewer draws than that need one each.
+    # One table of all distributions, unless there are fewer draws than components.
     if terms.shape[1] == 1 and index.shape[2] >= width:
         table = (weights + terms).reshape(count * width, size)
         return draw_rows(table, node * width + index, generator)

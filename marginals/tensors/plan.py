@@ -1,58 +1,18 @@
-"""The order of work on a tree: which nodes are contracted together, level by level."""
+"""Planning the contraction of a tree: which nodes are contracted together, level by level."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from marginals.runtime.kernels.tree_contraction import Stage, Wiring
+from marginals.runtime.kernels.tree_levels import Level, Stage, Wiring
 from marginals.structure import Tree
 
 
 @dataclass(frozen=True)
-class Level:
-    """One batch of nodes, each of which takes its children out of a pool of finished nodes.
-
-    Args:
-        nodes: rows of the weights, one per node.
-        count: the number n of nodes.
-        children: positions of the children in the pool, (n, p); the pool's length stands for none.
-        keep: positions that stay in the pool, behind the new nodes; None if there are none.
-        whole: the children are the whole pool, in order, p for each node: no gathering needed.
-        size: the length of the pool before this level.
-    """
-
-    nodes: Tensor | slice
-    count: int
-    children: Tensor
-    keep: Tensor | None
-    whole: bool
-    size: int
-
-    def gather(self, pool: Tensor) -> Tensor:
-        """Arrange the pool (P, B, M) by node and child, (n, p, B, M), 0 where there is none."""
-        shape = (*self.children.shape, *pool.shape[1:])
-        if self.whole:
-            return pool.reshape(shape)
-        padded = torch.cat([pool, torch.zeros_like(pool[:1])])
-        return padded.index_select(0, self.children.flatten()).reshape(shape)
-
-    def scatter(self, children: Tensor, kept: Tensor) -> Tensor:
-        """Undo `gather`: put (n, p, ...) and what was kept back into a pool (P, ...)."""
-        flat = children.flatten(0, 1)
-        if self.whole:
-            return flat
-        pool = flat.new_zeros(self.size + 1, *flat.shape[1:])
-        pool[self.children.flatten()] = flat
-        if self.keep is not None:
-            pool[self.keep] = kept
-        return pool[: self.size]
-
-
-@dataclass(frozen=True)
 class Plan:
-    """The levels below the root. What is left in the pool after them are the root's children."""
+    """The levels below the root, which leave the root's children in the pool."""
 
     levels: tuple[Level, ...]
     wiring: Wiring
@@ -63,32 +23,24 @@ def make_plan(
 ) -> Plan:
     """Plan the contraction of the given columns, in the tree's order; other subtrees are skipped.
 
-    With `keep_slots` a child stays the first, second, ... of its node when siblings are skipped.
+    With `keep_slots` a child keeps its place among its siblings when some are skipped.
 
     >>> plan = make_plan(Tree(((0, 1), (2, 3))), (0, 1, 2, 3), torch.device("cpu"))
     >>> [level.children.tolist() for level in plan.levels]
     [[[0, 1], [2, 3]]]
     """
-    pool = list(columns)
-    levels = []
-    heights = sorted({node.height for node in tree.nodes[:-1]})
-    below = len(tree.nodes) - 1
-    for height in heights:
-        ids = [i for i in range(below) if tree.nodes[i].height == height]
-        level, pool = _make_level(tree, ids, pool, device, keep_slots)
-        if level is not None:
-            levels.append(level)
+    levels, _ = _make_levels(tree, range(len(tree.nodes) - 1), columns, device, keep_slots)
     return Plan(tuple(levels), _make_wiring(levels, len(columns), device))
 
 
 @dataclass(frozen=True)
 class PartialPlan:
-    """The levels of the nodes that have no asked column below.
+    """The levels of nodes without a requested column below.
 
     Args:
-        levels: from the columns at hand up.
-        nodes: what is left in the pool after them, columns or, as in `Node`, D plus a node's place.
-        groups: positions in the pool that one node multiplies, to be multiplied at once.
+        levels: the levels, from the columns up.
+        nodes: the pool after them: columns or, as in `Node`, D plus a node's place.
+        groups: positions in the pool whose product one node takes, to be multiplied now.
     """
 
     levels: tuple[Level, ...]
@@ -99,35 +51,29 @@ class PartialPlan:
 def make_partial_plan(
     tree: Tree,
     columns: Sequence[int],
-    asked: Sequence[int],
+    requested: Sequence[int],
     device: torch.device,
     keep_slots: bool = False,
 ) -> PartialPlan:
-    """Plan the contraction of the given columns up to where the asked ones come in.
+    """Plan the contraction of the given columns up to where the requested ones come in.
 
     >>> plan = make_partial_plan(Tree(((0, 1), (2, 3))), (1, 2, 3), (0,), torch.device("cpu"))
     >>> plan.nodes, len(plan.levels)
     ((5, 1), 1)
     """
-    pool = list(columns)
-    levels = []
-    wanted = set(asked)
+    wanted = set(requested)
     apart = [i for i, node in enumerate(tree.nodes[:-1]) if wanted.isdisjoint(node.columns)]
-    for height in sorted({tree.nodes[i].height for i in apart}):
-        ids = [i for i in apart if tree.nodes[i].height == height]
-        level, pool = _make_level(tree, ids, pool, device, keep_slots)
-        if level is not None:
-            levels.append(level)
+    levels, pool = _make_levels(tree, apart, columns, device, keep_slots)
     siblings: dict[int, list[int]] = {}
     parent = {child: i for i, node in enumerate(tree.nodes) for child in node.children}
     for position, node in enumerate(pool):
-        # Children that keep their slots are not alike: each stays by itself.
+        # Children that keep their slots are not interchangeable.
         siblings.setdefault(position if keep_slots else parent[node], []).append(position)
     return PartialPlan(tuple(levels), tuple(pool), tuple(map(tuple, siblings.values())))
 
 
 def _make_wiring(levels: Sequence[Level], columns: int, device: torch.device) -> Wiring:
-    """Give every node a slot of its own: the columns come first, then the nodes as they are done.
+    """Give every node a slot: the columns come first, then the nodes in order of contraction.
 
     >>> plan = make_plan(Tree(((0, 1), 2)), (0, 1, 2), torch.device("cpu"))
     >>> plan.wiring.stages[0].children.tolist(), plan.wiring.root.tolist()
@@ -143,6 +89,26 @@ def _make_wiring(levels: Sequence[Level], columns: int, device: torch.device) ->
         done += level.count
         pool = new if level.keep is None else torch.cat([new, pool[level.keep.cpu()]])
     return Wiring(tuple(stages), pool[None].int().to(device))
+
+
+def _make_levels(
+    tree: Tree,
+    nodes: Iterable[int],
+    columns: Sequence[int],
+    device: torch.device,
+    keep_slots: bool,
+) -> tuple[list[Level], list[int]]:
+    """Return the levels of some nodes by height, and the pool after them."""
+    by_height: dict[int, list[int]] = {}
+    for i in nodes:
+        by_height.setdefault(tree.nodes[i].height, []).append(i)
+    pool = list(columns)
+    levels = []
+    for height in sorted(by_height):
+        level, pool = _make_level(tree, by_height[height], pool, device, keep_slots)
+        if level is not None:
+            levels.append(level)
+    return levels, pool
 
 
 def _make_level(
@@ -172,7 +138,7 @@ def _make_level(
 
 
 def _slice_of(index: list[int], device: torch.device) -> Tensor | slice:
-    """Return a slice for consecutive numbers, which needs no copy."""
+    """Return a slice for consecutive numbers, which avoids a copy."""
     if index == list(range(index[0], index[0] + len(index))):
         return slice(index[0], index[0] + len(index))
     return torch.tensor(index, device=device)

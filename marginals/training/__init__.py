@@ -1,4 +1,4 @@
-"""Maximum likelihood on any mix of exact, interval and missing cells."""
+"""Fit one model by maximum likelihood on any mix of exact, interval and missing cells."""
 
 from marginals.training.config import FitConfig
 from marginals.training.fit import fit

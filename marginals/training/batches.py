@@ -1,4 +1,4 @@
-"""Rows of data on the device: split, shuffled and cut into batches there."""
+"""Training rows on the model's device: split, shuffled, batched and perturbed there."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from torch import Tensor
 from marginals.cells.evidence import Evidence
 from marginals.densities.sample_weights import checked_weight
 
-# Patterns of gaps that are promised to steps. Recorded on a GPU, steps cannot count them; on a CPU
-# they can, and up to a few patterns each is evaluated as complete rows are.
+# Patterns of missing cells that training finds beforehand. Steps recorded on a GPU cannot count
+# them; on a CPU, rows with one of a few patterns are evaluated like complete rows.
 _MOST_PATTERNS = {"cpu": 4, "cuda": 256}
 
 
@@ -27,19 +27,21 @@ class Rows:
         return len(self.evidence)
 
     def take(self, index: Tensor) -> "Rows":
-        """Return some rows."""
+        """Return the rows at an index or mask."""
         return Rows(self.evidence.rows(index), self.weight[index])
 
 
 def make_rows(evidence: Evidence, weight: Tensor | None, name: str) -> Rows:
-    """Pair evidence with its weights, one by default; rows of weight zero are left out."""
+    """Pair evidence with row weights, one by default; drop rows of weight zero."""
     if len(evidence) == 0:
         raise ValueError(f"Expected `{name}` to have at least one row; got none.")
-    if bool(((evidence.lower == evidence.upper) | evidence.lower.isnan()).all()):
-        evidence = dataclasses.replace(evidence, upper=evidence.lower, intervals=frozenset())
-    evidence = evidence.promised()
-    most = _MOST_PATTERNS.get(evidence.lower.device.type, 0)
-    evidence = evidence if evidence.complete else evidence.with_patterns(most)
+    _, impossible = evidence.without_impossible()
+    if impossible is not None:
+        raise ValueError(
+            f"Expected `{name}` to have cells that some value lies in; got an impossible cell in "
+            f"row {int(impossible.nonzero()[0])}. Leave the row out."
+        )
+    evidence = evidence.with_facts(_MOST_PATTERNS.get(evidence.lower.device.type, 0))
     if weight is None:
         return Rows(evidence, evidence.lower.new_ones(len(evidence)))
     called = "sample_weight" if name == "data" else f"{name}_weight"
@@ -49,7 +51,7 @@ def make_rows(evidence: Evidence, weight: Tensor | None, name: str) -> Rows:
 
 
 def split(rows: Rows, fraction: float, seed: int) -> tuple[Rows, Rows | None]:
-    """Hold out a random share of the rows; nothing if that leaves either side empty."""
+    """Hold out a random share of the rows; none if that would leave either side empty."""
     count = round(len(rows) * fraction)
     if count == 0 or count == len(rows):
         return rows, None
@@ -65,9 +67,9 @@ def sample(rows: Rows, most: int, seed: int) -> Rows:
 
 
 def batch_at(rows: Rows, step: int, size: int, seed: int, orders: dict[int, Tensor]) -> Tensor:
-    """Return which rows a step takes: a function of seed and step alone, so a fit can resume.
+    """Return the indices of a step's rows, which depend on seed and step alone.
 
-    `orders` caches the current epoch's permutation.
+    `orders` caches the permutation of the current epoch.
     """
     size = min(size, len(rows))
     epoch, place = divmod(step, len(rows) // size)
@@ -80,11 +82,11 @@ def batch_at(rows: Rows, step: int, size: int, seed: int, orders: dict[int, Tens
 @final
 @dataclass(frozen=True)
 class Noise:
-    """Gaussian noise on exact cells that are no atoms.
+    """Gaussian noise on exact cells that are not atoms.
 
     Args:
-        scale: of each column, (n,).
-        atoms: of each column, (n, A), NaN where it has fewer; None if there is none at all.
+        scale: Standard deviation for each column, (n,).
+        atoms: Atoms of each column, (n, A), padded with NaN; None if no column has any.
     """
 
     scale: Tensor
@@ -94,26 +96,25 @@ class Noise:
         return len(self.scale)
 
     def draw(self, rows: int, seed: int, step: int) -> Tensor:
-        """Draw the noise of a step, (B, n): a function of seed and step alone."""
+        """Draw the noise for a step, (B, n), which depends on seed and step alone."""
         generator = seeded(self.scale.device, seed, step, 2)
         shape, like = (rows, len(self.scale)), self.scale
         return like * torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
 
     def moves(self, known: Evidence) -> Tensor:
-        """Say which cells (B, n) are moved: noise would take an atom off its point."""
+        """Return a mask (B, n) of the cells that noise moves: exact ones, except atoms."""
         exact = known.lower == known.upper
         return exact if self.atoms is None else exact & ~_at(known.lower, self.atoms)
 
 
 def moved(batch: Rows, noise: Noise, change: Tensor) -> Rows:
-    """Move the exact cells by noise that was drawn, (B, n)."""
+    """Add drawn noise (B, n) to the exact cells."""
     known = batch.evidence
     lower = torch.where(noise.moves(known), known.lower + change, known.lower)
-    if known.upper is known.lower:
-        return Rows(dataclasses.replace(known, lower=lower, upper=lower), batch.weight)
-    upper = torch.where(known.lower == known.upper, lower, known.upper)
-    cells = Evidence(known.columns, lower, upper, known.sets, known.intervals)
-    return Rows(cells, batch.weight)
+    upper = lower
+    if known.has_intervals:
+        upper = torch.where(known.lower == known.upper, lower, known.upper)
+    return Rows(dataclasses.replace(known, lower=lower, upper=upper), batch.weight)
 
 
 def make_noise(
@@ -122,7 +123,7 @@ def make_noise(
     atoms: Mapping[int, Sequence[float]],
     share: float,
 ) -> Noise:
-    """Make the noise of each column: a share of its standard deviation, none for categories."""
+    """Scale the noise to a share of each column's standard deviation; none for categories."""
     x = evidence.midpoints()
     points = [atoms.get(c, ()) for c in evidence.columns]
     most = max(map(len, points), default=0)
@@ -138,7 +139,7 @@ def make_noise(
 
 
 def _at(x: Tensor, atoms: Tensor) -> Tensor:
-    """Say which cells (B, n) are atoms of their column, (n, A)."""
+    """Return a mask of the cells (B, n) that are among their column's atoms (n, A)."""
     return (x[..., None] == atoms).any(-1)
 
 

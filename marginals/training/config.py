@@ -3,21 +3,40 @@
 import dataclasses
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, get_args
 
-from marginals.runtime.kernels import Precision
+from marginals.runtime.kernels.products import Precision
 
-# Numbers of numpy are accepted too, and become Python's: a checkpoint holds them as JSON.
+# NumPy's numbers are accepted and converted to Python's, because a checkpoint stores them as JSON.
 _NUMBERS: dict[Any, tuple[Any, str]] = {int: (Integral, "an integer"), float: (Real, "a number")}
+_RANGES: dict[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
+    "at least 1": (lambda n: n >= 1, ("batch_size", "evaluate_every", "patience")),
+    "at least 0": (
+        lambda n: n >= 0,
+        (
+            *("weight_decay", "max_steps", "max_seconds", "max_cuts", "min_gain", "noise"),
+            "checkpoint_seconds",
+        ),
+    ),
+    "positive": (lambda n: n > 0, ("learning_rate", "clip_norm")),
+    "in [0, 1)": (lambda n: 0 <= n < 1, ("validation_fraction", "averaging")),
+    "between 0 and 1": (lambda n: 0 < n < 1, ("factor",)),
+}
+# Settings that a resumed fit may change.
+_FREE = {
+    *("checkpoint", "checkpoint_seconds", "progress"),
+    *("max_steps", "max_seconds", "compile"),
+}
 
 
 def rate_for_batch(size: int, rate: float = 0.01, usual: int = 500) -> float:
-    """Return the learning rate for large batches: it grows with the root of the batch.
+    """Return the learning rate for a large batch: it grows with the square root of the size.
 
-    The noise of a gradient falls with the root of the batch, and AdamW divides by the gradient's
-    own size: so many fewer steps then go as far. Beyond sixteen times the usual batch it stays.
+    Gradient noise falls with the root of the batch size, and AdamW normalises the gradient, so
+    correspondingly fewer steps cover the same distance. Growth stops at 16 times the usual batch.
 
     >>> rate_for_batch(500), rate_for_batch(2000)
     (0.01, 0.02)
@@ -27,35 +46,36 @@ def rate_for_batch(size: int, rate: float = 0.01, usual: int = 500) -> float:
 
 @dataclass(frozen=True)
 class FitConfig:
-    """The settings of a fit, checked where they are made.
+    """The settings of a fit, validated on construction.
 
     Args:
-        batch_size: rows per step.
-        learning_rate: of AdamW, at the start; for large batches see `rate_for_batch`.
-        weight_decay: decoupled, on all parameters but biases and the logits of categories and of
-            mixtures.
-        clip_norm: the largest norm of the gradient, None for no clipping.
-        max_steps: the most steps.
-        max_seconds: the most seconds, None for no limit. A fit stopped by the clock is not
-            reproducible to the digit.
-        validation_fraction: the share of rows held out if no validation data are given; 0 judges by
-            the loss of (at most 65536) training rows.
-        evaluate_every: steps between evaluations; None for once per epoch, within 50 and 400.
-        patience: evaluations without gain before going back to the best weights at a lower rate.
-        factor: by which the rate is then multiplied.
-        max_cuts: after this many cuts, the next plateau ends the fit.
-        min_gain: the smallest change of the validation loss, in nats per row, that counts as gain.
-        noise: standard deviation of the noise added to exact cells of continuous columns at each
-            step, in units of the column's standard deviation.
-        averaging: decay of an exponential average of the weights, which is then what is evaluated
-            and kept; 0 for none.
-        products: precision of the contraction's matrix products in steps on a CUDA device: "tf32",
-            "bf16x3" or "full". Evaluations are always full.
-        compile: compile the leaves of steps on a CPU; None for only in fits so long that it pays.
-        seed: of the split, the batches and the noise.
-        checkpoint: a file from which the fit resumes if it exists, and which it keeps up to date.
-        checkpoint_seconds: seconds between writes of the checkpoint.
-        progress: show a progress bar; None for only on a terminal.
+        batch_size: Rows per step.
+        learning_rate: Initial rate of AdamW; for large batches see `rate_for_batch`.
+        weight_decay: Decoupled decay of all parameters except biases and the logits of
+            categories and mixtures.
+        clip_norm: Largest norm of the gradient; None disables clipping.
+        max_steps: Largest number of steps.
+        max_seconds: Time limit, None for none. A fit stopped by the clock is not reproducible
+            to the last digit.
+        validation_fraction: Share of rows to hold out if no validation rows are given. With 0,
+            (at most 65536) training rows judge the model.
+        evaluate_every: Steps between evaluations; None means once per epoch, but every 50 to 400.
+        patience: Evaluations without gain before the fit returns to the best weights and lowers
+            the rate.
+        factor: Factor by which the rate is lowered.
+        max_cuts: Number of rate cuts after which the next plateau ends the fit.
+        min_gain: Smallest decrease of the validation loss, in nats per row, that counts as gain.
+        noise: Standard deviation of the noise added to exact continuous cells at each step,
+            relative to each column's.
+        averaging: Decay of an exponential moving average of the weights, which is then evaluated
+            and kept; 0 disables it.
+        products: Precision of the contraction's matrix products in steps on a CUDA device:
+            "tf32", "bf16x3" or "full". Evaluations are always full.
+        compile: Compile the leaves for steps on a CPU; None does so only in fits long enough.
+        seed: Seed for split, batching and noise.
+        checkpoint: File that the fit resumes from, if it exists, and keeps up to date.
+        checkpoint_seconds: Seconds between writes of the checkpoint.
+        progress: Show a progress bar; None shows it only on a terminal.
     """
 
     batch_size: int = 500
@@ -80,28 +100,17 @@ class FitConfig:
     progress: bool | None = None
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            self._make_number(field.name, get_args(field.type) or (field.type,))
-        self._expect(self.batch_size >= 1, "batch_size", "at least 1")
-        self._expect(self.learning_rate > 0, "learning_rate", "positive")
-        self._expect(self.weight_decay >= 0, "weight_decay", "at least 0")
-        self._expect(self.clip_norm is None or self.clip_norm > 0, "clip_norm", "positive or None")
-        self._expect(self.max_steps >= 0, "max_steps", "at least 0")
-        limit = self.max_seconds
-        self._expect(limit is None or limit >= 0, "max_seconds", "at least 0 or None")
-        self._expect(0 <= self.validation_fraction < 1, "validation_fraction", "in [0, 1)")
-        every = self.evaluate_every
-        self._expect(every is None or every >= 1, "evaluate_every", "at least 1 or None")
-        self._expect(self.patience >= 1, "patience", "at least 1")
-        self._expect(0 < self.factor < 1, "factor", "between 0 and 1")
-        self._expect(self.max_cuts >= 0, "max_cuts", "at least 0")
-        self._expect(self.min_gain >= 0, "min_gain", "at least 0")
-        self._expect(self.noise >= 0, "noise", "at least 0")
-        self._expect(0 <= self.averaging < 1, "averaging", "in [0, 1)")
-        names = get_args(Precision)
-        self._expect(self.products in names, "products", f"one of {list(names)}")
+        kinds = {f.name: get_args(f.type) or (f.type,) for f in dataclasses.fields(self)}
+        for name in kinds:
+            self._make_number(name, kinds[name])
+        for what, (within, names) in _RANGES.items():
+            for name in names:
+                setting, optional = getattr(self, name), type(None) in kinds[name]
+                fine = setting is None or within(setting)
+                self._expect(fine, name, f"{what} or None" if optional else what)
+        precisions = get_args(Precision)
+        self._expect(self.products in precisions, "products", f"one of {list(precisions)}")
         self._expect(self.compile in (None, True, False), "compile", "True, False or None")
-        self._expect(self.checkpoint_seconds >= 0, "checkpoint_seconds", "at least 0")
 
     def _make_number(self, name: str, kinds: tuple[Any, ...]) -> None:
         setting = getattr(self, name)
@@ -117,15 +126,17 @@ class FitConfig:
         if not fine:
             raise ValueError(f"Expected `{name}` to be {what}; got {getattr(self, name)!r}.")
 
+    def replaced(self, settings: dict[str, Any]) -> "FitConfig":
+        """Return a copy with some settings replaced; reject unknown names."""
+        names = {field.name for field in dataclasses.fields(self)}
+        for name in settings:
+            if name not in names:
+                raise TypeError(
+                    f"Expected settings of `FitConfig`; got {name!r}. Known: {sorted(names)}."
+                )
+        return dataclasses.replace(self, **settings)
+
     def numbers(self) -> dict[str, Any]:
-        """Return the settings that decide the course of the fit, as JSON."""
-        aside = {
-            "checkpoint",
-            "checkpoint_seconds",
-            "progress",
-            "max_steps",
-            "max_seconds",
-            "compile",
-        }
+        """Return the settings that determine the course of the fit, as JSON."""
         every = dataclasses.asdict(self)
-        return {name: setting for name, setting in every.items() if name not in aside}
+        return {name: setting for name, setting in every.items() if name not in _FREE}

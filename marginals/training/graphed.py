@@ -1,7 +1,7 @@
 """A training step on a GPU, recorded once as a CUDA graph and replayed.
 
-A step of a small model is some hundred kernels of a few microseconds each. Launched one by one they
-wait for the host; replayed, they do not.
+A step of a small model is about a hundred kernels of a few microseconds each. Launched one by one
+they wait for the host; replayed, they do not.
 """
 
 import threading
@@ -11,7 +11,6 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from marginals.numerics import host_free
 from marginals.training.batches import Noise, Rows, moved
 
 _WARM_UPS = 3
@@ -20,10 +19,10 @@ _RECORDING = threading.Lock()  # one at a time in a process
 
 @contextmanager
 def own_stream(device: torch.device) -> Iterator[None]:
-    """Work on a stream of its own on a GPU, unless there is one already.
+    """Work on a separate stream on a GPU, unless the current one already is.
 
-    Fits beside each other then do not wait for each other, and one workspace of the matrix products
-    serves steps and evaluations.
+    Concurrent fits then do not wait for each other, and steps and evaluations share one workspace
+    for matrix products.
     """
     if device.type != "cuda":
         yield
@@ -42,15 +41,15 @@ def own_stream(device: torch.device) -> Iterator[None]:
 
 
 class GraphedStep:
-    """A step whose kernels were recorded, from the gathering of its rows to the new weights.
+    """A step whose kernels were recorded, from gathering its rows to the new weights.
 
     Args:
-        step: takes a batch and does forward, backward and update, all on the device; returns what
-            it adds to the sums of losses, (2,).
-        rows: all training rows, on the device.
-        size: of a batch.
-        noise: on the rows of each batch, if any.
-        restore: sets weights and optimiser back to what they were: recording needs a few steps.
+        step: Runs forward, backward and update for a batch, all on the device, and returns its
+            summed losses and weights, (2,).
+        rows: All training rows, on the device.
+        size: Rows per batch.
+        noise: Noise to add to each batch, if any.
+        restore: Restores weights and optimiser, because recording takes a few steps.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class GraphedStep:
 
         self.graph = torch.cuda.CUDAGraph()
         # Recording must not happen on the default stream, and kernels must have run before.
-        with _RECORDING, host_free(), own_stream(device):
+        with _RECORDING, own_stream(device):
             stream = torch.cuda.current_stream()
             for _ in range(_WARM_UPS):
                 whole()
@@ -83,7 +82,7 @@ class GraphedStep:
         restore()
 
     def __call__(self, index: Tensor, change: Tensor | None) -> Tensor:
-        """Do a step on some rows, moved by noise; return what it adds to the sums, (2,)."""
+        """Take a step on the rows at an index, with noise; return its sums, (2,)."""
         self.index.copy_(index)
         if self.change is not None and change is not None:
             self.change.copy_(change)

@@ -24,12 +24,12 @@ class FitResult:
     """The course of a fit; the model itself holds the best weights.
 
     Args:
-        history: one record per evaluation.
-        best_step: the step whose weights were kept.
-        best_loss: their validation loss (training loss if nothing was held out).
-        stopped: why the fit ended: "plateau", "max_steps" or "max_seconds".
-        seconds: in all, resumed parts included.
-        resumed: whether the fit went on from a checkpoint.
+        history: One record per evaluation.
+        best_step: Step whose weights were kept.
+        best_loss: Validation loss of these weights (training loss if no rows were held out).
+        stopped: Why the fit ended: "plateau", "max_steps" or "max_seconds".
+        seconds: Total time, including the parts before a resume.
+        resumed: Whether the fit resumed from a checkpoint.
     """
 
     history: tuple[Record, ...]

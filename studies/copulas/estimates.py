@@ -56,7 +56,7 @@ def ranks(rows: Rows) -> Rows:
 def ours(train: Rows, val: Rows, q: tuple[float, ...], **how: Any) -> Estimated:
     """Fit the default of `MDMA` to normal scores."""
     fitted = fit_default(ndtri(ranks(train)), ndtri(ranks(val)), **how)
-    return _asked(fitted.model.copula().module_, q, fitted.told)
+    return _asked(fitted.model.copula(), q, fitted.told)
 
 
 def paper(train: Rows, val: Rows, q: tuple[float, ...], **how: Any) -> Estimated:
@@ -88,7 +88,7 @@ def vine(train: Rows, q: tuple[float, ...], seed: int) -> Estimated:
 def _asked(copula: Copula, q: tuple[float, ...], told: dict[str, Any]) -> Estimated:
     thresholds = torch.tensor(q, dtype=torch.float64)
     tau, rho, lower, upper = [], [], [], []
-    for a, b in pairs(copula.columns):
+    for a, b in pairs(len(copula.names)):
         both = copula.rank_correlations(a, b)
         tau.append(both.kendall_tau.value)
         rho.append(both.spearman_rho.value)

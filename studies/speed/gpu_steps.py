@@ -15,7 +15,7 @@ import torch
 
 from marginals import FitConfig, build, fit
 from marginals.training.batches import make_rows
-from marginals.training.fit import _Fit
+from marginals.training.fit import FitRun
 from studies.data.density import splits
 from studies.harness.study import Context
 
@@ -33,20 +33,20 @@ def profile(columns: int, width: int, depth: int, hidden: int) -> None:
     """Print the milliseconds of a step and the kernels that take them."""
     x = torch.randn(5000, columns, device="cuda")
     model = build(x, width=width, depth=depth, hidden=hidden, init="paper")
-    run = _Fit(model, make_rows(model.checked(x), None, "data"), None, FitConfig())
+    run = FitRun(model, make_rows(model.checked(x), None, "data"), None, FitConfig())
     for _ in range(20):
-        run._step()
+        run.step()
     torch.cuda.synchronize()
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     for _ in range(200):
-        run._step()
+        run.step()
     end.record()
     torch.cuda.synchronize()
     print(f"{columns} {width} {depth}x{hidden}: {start.elapsed_time(end) / 200:.3f} ms a step")
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiled:
         for _ in range(10):
-            run._step()
+            run.step()
         torch.cuda.synchronize()
     spent: dict[str, list[float]] = defaultdict(list)
     for event in profiled.events():
@@ -68,9 +68,9 @@ def recording(data: str | None, steps: int) -> None:
             train = torch.where(torch.rand_like(train) < 0.1, torch.nan, train)
         line = [name, str(settings)]
         for recorded in (False, True):
-            original = _Fit._record
+            original = FitRun.record
             if not recorded:
-                _Fit._record = lambda self, size: None  # type: ignore[method-assign]
+                FitRun.record = lambda self, size: None  # type: ignore[method-assign]
             model = build(train, **settings)
             options = {"validation": val, "progress": False, "evaluate_every": 100}
             fit(model, train, max_steps=5, **options)
@@ -79,7 +79,7 @@ def recording(data: str | None, steps: int) -> None:
             result = fit(model, train, max_steps=steps, noise=0.01, **options)
             torch.cuda.synchronize()
             seconds = time.perf_counter() - started
-            _Fit._record = original  # type: ignore[method-assign]
+            FitRun.record = original  # type: ignore[method-assign]
             losses = [round(r.validation_loss, 4) for r in result.history][1:4]
             line.append(f"{1000 * seconds / steps:.2f} ms {losses}")
         print(" | ".join(line), flush=True)

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from marginals.queries import IndependenceResult, Uniforms, independence_tests
+from marginals.queries import IndependenceResult, Uniforms, independence_test
 from tests.queries.oracle import Gaussian
 
 # a -> c <- b, c -> d, d -> e: its CPDAG is a -> c <- b, c -> d -> e, all of it directed.
@@ -40,7 +40,7 @@ class Oracle:
 
     def independence_test(self, x: Any, y: Any, given: Any = None) -> IndependenceResult:
         sides = [self.names.index(x), self.names.index(y), self._at(given or [])]
-        return independence_tests(self.uniforms, *sides)[0]  # type: ignore[arg-type]
+        return independence_test(self.uniforms, *sides)  # type: ignore[arg-type]
 
     def prepare(self, columns: list[Any], given: list[Any] | None) -> None:
         self.prepared.append((columns, given))

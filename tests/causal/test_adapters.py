@@ -1,4 +1,4 @@
-"""The test in the words of other libraries; those that are not installed are played by fakes."""
+"""The test in other libraries; fakes stand in for those that are not installed."""
 
 import sys
 from types import ModuleType
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from marginals.causal import PgmpyTest, lagged, register_causal_learn, tigramite_test
+from marginals.causal import PgmpyTest, adapters, lagged, register_causal_learn, tigramite_test
 from marginals.estimators.mdma import MDMA
 from tests.causal.dags import CHAIN, COLLIDER, Oracle
 
@@ -61,7 +61,7 @@ def test_pgmpy() -> None:
 
 
 class FakeFrame:
-    """What the adapter reads of tigramite's dataframe."""
+    """The part of tigramite's dataframe that the adapter reads."""
 
     def __init__(self, values: np.ndarray, names: list[str]) -> None:
         self.values, self.var_names, self.missing_flag = {0: values}, names, 999.0
@@ -140,10 +140,13 @@ def test_a_run_as_tigramite_makes_it(series: pd.DataFrame, model: MDMA) -> None:
 def test_the_lagged_table_is_fitted(
     series: pd.DataFrame, model: MDMA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from marginals.causal import testers
-
     fitted: list[pd.DataFrame] = []
-    monkeypatch.setattr(testers, "_fitted", lambda table: fitted.append(table) or model)
+
+    class Recorded(MDMA):
+        def fit(self, table: Any) -> Any:
+            return fitted.append(table) or model
+
+    monkeypatch.setattr(adapters, "MDMA", Recorded)
     values = series.to_numpy().copy()
     values[7, 0] = 999.0
     test = tigramite_test(max_lag=2)

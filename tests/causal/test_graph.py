@@ -1,4 +1,4 @@
-"""PC with exact tests finds the graphs that it should, and says what it did."""
+"""PC with exact tests finds the right graphs and records its tests."""
 
 import json
 import sys
@@ -10,18 +10,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from marginals.causal import causal_graph, shd
-from marginals.causal.files import SUFFIXES, dot, write
+from marginals import plotting
+from marginals.causal import CausalGraph, causal_graph, pc_search, shd
+from marginals.causal.graph import SUFFIXES, dot
 from marginals.causal.pc_search import RecordedTests, expected
 from marginals.estimators.mdma import MDMA
 from tests.causal.dags import CHAIN, COLLIDER, Oracle
 
 pytest.importorskip("causallearn")
+from causallearn.graph.GraphNode import GraphNode
+from causallearn.utils.PCUtils.BackgroundKnowledge import BackgroundKnowledge
 
 
 @pytest.fixture(scope="module")
 def mixed_frame() -> pd.DataFrame:
-    """City, then wage, then rent; with gaps. The middle one parts the others."""
+    """City causes wage causes rent; with missing cells."""
     rng = np.random.default_rng(0)
     city = rng.choice(["Oslo", "Rome"], 600)
     wage = np.where(city == "Oslo", 1.5, -1.5) + rng.normal(size=600)
@@ -60,7 +63,7 @@ def test_the_directions_of_a_chain_stay_open() -> None:
     assert shd(found, nx.DiGraph(list(CHAIN))) == 2
 
 
-def test_every_test_is_told() -> None:
+def test_every_test_is_recorded() -> None:
     oracle = Oracle(COLLIDER)
     found = causal_graph(oracle, alpha=0.001)
     assert list(found.tests) == ["x", "y", "given", "statistic", "pvalue", "n"]
@@ -72,7 +75,7 @@ def test_every_test_is_told() -> None:
     assert found.graph.edges["a", "c"]["pvalue"] == pair.pvalue.max() <= 0.001
 
 
-def test_columns_that_share_their_evidence_are_made_ready_together() -> None:
+def test_columns_that_share_evidence_are_prepared_together() -> None:
     oracle = Oracle(COLLIDER)
     tests = causal_graph(oracle, alpha=0.001).tests
     given = [tuple(known or ()) for _, known in oracle.prepared]
@@ -80,13 +83,10 @@ def test_columns_that_share_their_evidence_are_made_ready_together() -> None:
     ready = {tuple(known or ()): set(columns) for columns, known in oracle.prepared}
     for row in tests.itertuples():
         assert {row.x, row.y} <= ready[row.given]
-    # No more than what was tested.
+    # Nothing more than was tested.
     for known, columns in ready.items():
-        asked = tests[[g == known for g in tests.given]]
-        assert columns == set(asked.x) | set(asked.y)
-
-
-def test_expected_columns() -> None:
+        tested = tests[[g == known for g in tests.given]]
+        assert columns == set(tested.x) | set(tested.y)
     triangle = [frozenset(pair) for pair in [(0, 1), (1, 2), (0, 2)]]
     assert expected(triangle, frozenset()) == {0, 1, 2}
     assert expected(triangle, frozenset({2})) == {0, 1}
@@ -103,14 +103,18 @@ def test_max_cond_vars() -> None:
 # Background knowledge ---------------------------------------------------------------------------
 
 
-def test_tiers_and_edges_direct_a_chain() -> None:
-    forward = {("a", "b"), ("b", "c")}
-    tiers = {"tiers": [["a"], ["b"], ["c"]]}
-    assert set(causal_graph(Oracle(CHAIN), background_knowledge=tiers).directed) == forward
-    known = {"required": [("a", "b")]}
-    assert set(causal_graph(Oracle(CHAIN), background_knowledge=known).directed) == forward
-    known = {"forbidden": [("b", "a")]}
-    assert set(causal_graph(Oracle(CHAIN), background_knowledge=known).directed) == forward
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"tiers": [["a"], ["b"], ["c"]]},
+        {"required": [("a", "b")]},
+        {"forbidden": [("b", "a")]},
+        BackgroundKnowledge().add_forbidden_by_node(GraphNode("b"), GraphNode("a")),
+    ],
+)
+def test_knowledge_directs_a_chain(known: Any) -> None:
+    found = causal_graph(Oracle(CHAIN), background_knowledge=known)
+    assert set(found.directed) == {("a", "b"), ("b", "c")}
 
 
 def test_required_edges_are_kept_and_forbidden_ones_not_tested() -> None:
@@ -121,15 +125,6 @@ def test_required_edges_are_kept_and_forbidden_ones_not_tested() -> None:
     assert "pvalue" not in found.graph.edges["a", "c"]
     assert not found.graph.has_edge("a", "b")
     assert {(row.x, row.y) for row in found.tests.itertuples()} == {("b", "c")}
-
-
-def test_knowledge_of_causal_learn() -> None:
-    from causallearn.graph.GraphNode import GraphNode
-    from causallearn.utils.PCUtils.BackgroundKnowledge import BackgroundKnowledge
-
-    known = BackgroundKnowledge().add_forbidden_by_node(GraphNode("b"), GraphNode("a"))
-    found = causal_graph(Oracle(CHAIN), background_knowledge=known)
-    assert set(found.directed) == {("a", "b"), ("b", "c")}
 
 
 @pytest.mark.parametrize(
@@ -169,10 +164,8 @@ def test_rows_and_options_of_the_tests(model: MDMA, mixed_frame: pd.DataFrame) -
 
 
 def test_a_table_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    from marginals.causal import testers
-
     fitted: list[Any] = []
-    monkeypatch.setattr(testers, "cross_fit", lambda table: fitted.append(table) or Oracle(CHAIN))
+    monkeypatch.setattr(pc_search, "cross_fit", lambda table: fitted.append(table) or Oracle(CHAIN))
     frame = Oracle(CHAIN).frame
     assert causal_graph(frame, alpha=0.001).undirected == [("a", "b"), ("b", "c")]
     assert fitted[0] is frame
@@ -193,17 +186,8 @@ def test_names_that_read_the_same() -> None:
         """  "'1'" -> "1";""",
         """  "1" -> "'c'";""",
     ]
-    from causallearn.utils.PCUtils.BackgroundKnowledge import BackgroundKnowledge
-
     with pytest.raises(ValueError, match=r"differ as text .* Give a dict"):
         causal_graph(oracle, background_knowledge=BackgroundKnowledge())
-
-
-def test_several_numbers_of_functions_are_refused(model: MDMA) -> None:
-    for q in ([1, 2], (1,)):
-        with pytest.raises(ValueError, match=r"`q` to be one whole number.*; got [\[(]1"):
-            causal_graph(model, q=q)
-    assert ("wage", "rent") in causal_graph(model, q=2).undirected
 
 
 # Files ------------------------------------------------------------------------------------------
@@ -223,7 +207,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_files_are_utf8_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The locale of some machines holds no such letters."""
+    """Some machines' locales lack these letters."""
     write_text = Path.write_text
 
     def with_ascii(self: Path, data: str, encoding: str = "ascii") -> int:
@@ -232,26 +216,28 @@ def test_files_are_utf8_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Path, "write_text", with_ascii)
     for suffix in SUFFIXES:
         path = tmp_path / f"graph{suffix}"
-        write(nx.DiGraph([("år", "β")]), path)
+        graph = nx.DiGraph([("år", "β")])
+        CausalGraph(graph, ("år", "β"), pd.DataFrame(), 0.01, 0.0).save(path)
         assert "β" in path.read_text(encoding="utf-8")
 
 
 # Errors -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("alpha", [0, 1, -0.1, float("nan")])
-def test_alpha_is_checked(alpha: float) -> None:
-    with pytest.raises(ValueError, match="`alpha` to lie between 0 and 1"):
-        causal_graph(Oracle(CHAIN), alpha=alpha)
-
-
 def test_errors_name_the_cause(model: MDMA) -> None:
+    for alpha in (0, 1, -0.1, float("nan")):
+        with pytest.raises(ValueError, match="`alpha` to lie between 0 and 1"):
+            causal_graph(Oracle(CHAIN), alpha=alpha)
+    for q in ([1, 2], (1,)):
+        with pytest.raises(ValueError, match=r"`q` to be one whole number.*; got [\[(]1"):
+            causal_graph(model, q=q)
+    assert ("wage", "rent") in causal_graph(model, q=2).undirected
     with pytest.raises(ValueError, match="`max_cond_vars` to be at least 0; got -1"):
         causal_graph(Oracle(CHAIN), max_cond_vars=-1)
-    with pytest.raises(ValueError, match=r"neither `data` nor options .* Oracle; got data"):
+    with pytest.raises(ValueError, match=r"neither `data` nor test options .* Oracle; got data"):
         causal_graph(Oracle(CHAIN), data=[1])
     with pytest.raises(TypeError, match="object with `names`"):
-        RecordedTests(object())  # type: ignore[arg-type]
+        RecordedTests(object())
     with pytest.raises(ValueError, match="wealth"):
         model.independence_tester().independence_test("city", "wealth")
 
@@ -279,7 +265,5 @@ def test_pictures() -> None:
     assert found.plot(one) is one
     lonely = nx.DiGraph()
     lonely.add_nodes_from(["a_name_that_is_far_too_long_to_fit", "b"])
-    from marginals.plotting.network import graph
-
-    assert graph(lonely, ax=two) is two
+    assert plotting.graph(lonely, ax=two) is two
     plt.close("all")

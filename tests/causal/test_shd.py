@@ -12,7 +12,7 @@ NODES = list("abcd")
 
 
 def graph(*edges: str) -> nx.DiGraph:
-    """A mixed graph from words such as "a>b" and "a-b"."""
+    """Build a mixed graph from words such as "a>b" and "a-b"."""
     found = nx.DiGraph()
     found.add_nodes_from(NODES)
     for a, mark, b in edges:
@@ -41,13 +41,12 @@ def test_by_hand(first: list[str], second: list[str], usual: int, cdt: int) -> N
     assert shd(one, other, convention="cdt") == shd(other, one, convention="cdt") == cdt
 
 
-def test_kinds_of_graphs_agree() -> None:
+@pytest.mark.parametrize("convention", ["usual", "cdt"])
+def test_kinds_of_graphs_agree(convention: Any) -> None:
     one, other = graph("a>b", "b-c"), graph("b>a", "c>d")
     frames = adjacency(one), adjacency(other).loc[::-1, ["c", "d", "a", "b"]].astype(int)
-    for convention in ("usual", "cdt"):
-        expected = shd(one, other, convention)  # type: ignore[arg-type]
-        assert shd(*frames, convention) == expected  # type: ignore[misc]
-        assert shd(one, frames[1], convention) == expected  # type: ignore[arg-type]
+    expected = shd(one, other, convention)
+    assert shd(*frames, convention) == shd(one, frames[1], convention) == expected
 
 
 def test_undirected_graphs() -> None:
@@ -69,8 +68,5 @@ def test_undirected_graphs() -> None:
 def test_errors_name_the_cause(bad: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         shd(graph(), bad)
-
-
-def test_unknown_convention() -> None:
     with pytest.raises(ValueError, match="'usual' or 'cdt'; got 'double'"):
         shd(graph(), graph(), "double")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Help, exit codes, and errors without tracebacks."""
+"""Help, exit codes, errors without tracebacks, and quick starts."""
 
 import os
 import subprocess
@@ -10,10 +10,35 @@ import pytest
 from marginals.cli import app, asking, main
 from tests.cli.conftest import Run
 
-COMMANDS = [
-    *("fit", "info", "query", "score", "sample", "impute"),
-    *("anomalies", "mi", "independence", "plot", "demo"),
-]
+COMMANDS = [command.callback.__name__ for command in app.registered_commands]  # type: ignore
+HEAVY = {"torch", "numpy", "scipy", "pandas", "sklearn", "pyarrow", "matplotlib"}
+# Prints the heavy packages that are loaded after each command line.
+LOADED = """
+import sys
+from typer.testing import CliRunner
+from marginals.cli import app
+for line in sys.argv[2:]:
+    assert CliRunner().invoke(app, line.split()).exit_code == 0
+    print(*(name for name in sys.argv[1].split() if name in sys.modules))
+"""
+
+
+def python(*arguments: str) -> str:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-c", *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment,
+    ).stdout
+
+
+def test_every_command_is_there() -> None:
+    assert [
+        *("fit", "info", "query", "score", "sample", "impute", "anomalies", "mi"),
+        *("independence", "causal", "plot", "demo"),
+    ] == COMMANDS
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -23,10 +48,18 @@ def test_help_teaches_by_example(run: Run, command: str) -> None:
     assert f"marginals {command}" in shown
     assert "--debug" in shown
     assert command in run("--help").stdout
+    assert ("Q[0.05, 0.5, 0.95]" in shown) == (command == "query")  # brackets are no markup
 
 
-def test_examples_keep_their_brackets(run: Run) -> None:
-    assert "Q[0.05, 0.5, 0.95]" in run("query", "--help").stdout
+def test_help_and_version_load_nothing_heavy() -> None:
+    lines = ["--version", "--help", *(f"{command} --help" for command in COMMANDS)]
+    assert python(LOADED, " ".join(HEAVY), *lines).split() == []
+
+
+def test_a_query_loads_no_more_than_it_needs(folder: Any) -> None:
+    wanted = "matplotlib causallearn networkx sklearn.mixture sklearn.ensemble torch._dynamo"
+    line = f"query {folder}/model.mdma E[income|age=40]"
+    assert python(LOADED, wanted, line).split() == []
 
 
 def test_usage(run: Run) -> None:
@@ -37,28 +70,25 @@ def test_usage(run: Run) -> None:
     assert run("--version").stdout.strip()
 
 
-def fail(error: BaseException) -> Any:
-    def load_model(path: str) -> None:
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (ValueError("Expected this."), 1, "Error: Expected this.\n"),
+        (KeyError("x"), 1, "Error: unexpected KeyError: 'x'. This is a bug in marginals"),
+        (KeyboardInterrupt(), 130, "Interrupted.\n"),
+    ],
+    ids=repr,
+)
+def test_errors(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, message: str
+) -> None:
+    def fail(path: str) -> None:
         raise error
 
-    return load_model
-
-
-def test_debug_shows_the_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "load_model", fail(ValueError("Expected this.")))
-    assert run("query", "m", "E[x]", code=1).stderr == "Error: Expected this.\n"
-    assert "Traceback" in run("query", "m", "E[x]", "--debug", code=1).stderr
-
-
-def test_our_own_mistakes_are_called_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "load_model", fail(KeyError("x")))
-    done = run("query", "m", "E[x]", code=1)
-    assert done.stderr.startswith("Error: unexpected KeyError: 'x'. This is a mistake in marginals")
-
-
-def test_interruption(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "load_model", fail(KeyboardInterrupt()))
-    assert run("query", "m", "E[x]", code=130).stderr == "Interrupted.\n"
+    monkeypatch.setattr(asking, "load_model", fail)
+    assert run("query", "m", "E[x]", code=code).stderr.startswith(message)
+    if code == 1:
+        assert "Traceback" in run("query", "m", "E[x]", "--debug", code=1).stderr
 
 
 def test_interruption_between_commands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,8 +102,7 @@ def test_interruption_between_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.code == 130
 
 
-def test_the_program_runs(folder: Any) -> None:
-    """As a process of its own: no traceback when the reader of a pipe goes away."""
+def test_no_traceback_when_the_reader_of_a_pipe_leaves(folder: Any) -> None:
     code = "from marginals.cli import main; main()"
     program = [sys.executable, "-c", code, "sample", f"{folder}/model.mdma", "5000"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

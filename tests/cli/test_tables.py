@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from marginals import MDMA, MDMAOutlierDetector
 from marginals.cli import models
 from marginals.io import tables
 from tests.cli.conftest import COLUMNS, Run, make_table
@@ -48,14 +49,11 @@ def test_scores_through_pipes(run: Run, folder: Path, scores: Any) -> None:
         np.testing.assert_allclose(found, scores, rtol=1e-5)
 
 
-def test_columns_beside_the_scores(run: Run) -> None:
+def test_other_columns_and_json(run: Run, scores: Any, tmp_path: Path) -> None:
     lines = run("score", "model.mdma", "data.csv", "--keep", "id", "--keep", "city").stdout
     assert lines.splitlines()[0] == "id,city,log_density"
     assert lines.splitlines()[1].startswith("r0,")
     assert "--keep" in run("score", "model.mdma", "data.csv", "--keep", "x", code=1).stderr
-
-
-def test_scores_as_json(run: Run, scores: Any, tmp_path: Path) -> None:
     told = json.loads(run("score", "model.mdma", "data.csv", "--json").stdout)
     assert told["count"] == 300
     assert told["rows"][0]["log_density"] == pytest.approx(scores[0], rel=1e-5)
@@ -70,15 +68,15 @@ def test_absent_columns_are_marginalised(run: Run, model: Any, tmp_path: Path) -
     run("score", "model.mdma", f"{tmp_path}/part.csv", "-o", f"{tmp_path}/s.csv")
     found = tables.read(tmp_path / "s.csv")["log_density"]
     np.testing.assert_allclose(found, model.score_samples(part), rtol=1e-5)
-    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
-    done = run("score", "model.mdma", f"{tmp_path}/other.csv", code=1)
-    assert "columns of the model" in done.stderr
 
 
-def test_a_wrong_cell_is_told(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "wrong.csv").write_text("city,rain\nOslo,1\nParis,2\n")
-    done = run("score", "model.mdma", f"{tmp_path}/wrong.csv", code=1)
-    assert "Paris" in done.stderr
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("a,b\n1,2\n", "columns of the model"), ("city,rain\nOslo,1\nParis,2\n", "Paris")],
+)
+def test_wrong_tables(run: Run, tmp_path: Path, content: str, words: str) -> None:
+    (tmp_path / "wrong.csv").write_text(content)
+    assert words in run("score", "model.mdma", f"{tmp_path}/wrong.csv", code=1).stderr
 
 
 # Samples --------------------------------------------------------------------------------------
@@ -97,9 +95,11 @@ def test_samples_in_batches(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert first == again
     assert first[0] == ",".join(COLUMNS)
     assert len(set(first)) == 51  # no batch repeats another
+    assert run("sample", "model.mdma", "0").stdout == ",".join(COLUMNS) + "\n"
+    run("sample", "model.mdma", "-1", code=2)
 
 
-def test_samples_given_something(run: Run) -> None:
+def test_samples_given_evidence(run: Run) -> None:
     told = run("sample", "model.mdma", "30", "-g", "age = 40, city in {Oslo, 007}", "--json")
     rows = json.loads(told.stdout)["rows"]
     assert {row["age"] for row in rows} == {40}
@@ -108,27 +108,22 @@ def test_samples_given_something(run: Run) -> None:
     assert "Expected a column or a value" in done.stderr
 
 
-def test_no_samples(run: Run) -> None:
-    assert run("sample", "model.mdma", "0").stdout == ",".join(COLUMNS) + "\n"
-    run("sample", "model.mdma", "-1", code=2)
-
-
 # Imputation -----------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("batch")
-@pytest.mark.parametrize("method", ["mean", "median", "mode", "draw"])
-def test_missing_cells_are_filled(run: Run, tmp_path: Path, method: str) -> None:
-    table = make_table()
-    for name in FILES:
-        path = str(tmp_path / f"full.{name}")
-        run("impute", "model.mdma", name, "--method", method, "-o", path)
-        full = tables.read(path, dtypes={"city": str})
-        assert list(full.columns) == list(table.columns)
-        assert not full[COLUMNS].isna().any().any()
-        for column in table.columns:
-            known = table[column].notna()
-            assert (full[column][known] == table[column][known]).all()
+@pytest.mark.parametrize(
+    ("method", "name"), [*zip(["mean", "median", "mode"], FILES, strict=True), ("draw", "data.csv")]
+)
+def test_missing_cells_are_filled(run: Run, tmp_path: Path, method: str, name: str) -> None:
+    table, path = make_table(), str(tmp_path / f"full.{name}")
+    run("impute", "model.mdma", name, "--method", method, "-o", path)
+    full = tables.read(path, dtypes={"city": str})
+    assert list(full.columns) == list(table.columns)
+    assert not full[COLUMNS].isna().any().any()
+    for column in table.columns:
+        observed = table[column].notna()
+        assert (full[column][observed] == table[column][observed]).all()
 
 
 def test_draws(run: Run, tmp_path: Path) -> None:
@@ -151,7 +146,7 @@ def test_draws(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("batch")
-def test_anomalies(run: Run, tmp_path: Path) -> None:
+def test_anomalies(run: Run, model: MDMA, tmp_path: Path) -> None:
     table = make_table()
     table.loc[200, "income"] = 1e9
     table.to_csv(tmp_path / "odd.csv", index=False)
@@ -161,7 +156,12 @@ def test_anomalies(run: Run, tmp_path: Path) -> None:
     assert rows[0]["row"] == 200
     assert rows[0]["cell"] == "income"
     assert rows[0]["tail"] < 0.01
-    assert [row["log_density"] for row in rows] == sorted(row["log_density"] for row in rows)
+    # Scores and cells are those of the estimator, compared with draws of the model.
+    detector = MDMAOutlierDetector(model).fit(model.sample(2000, random_state=0))
+    scores = detector.score_samples(table[COLUMNS])
+    np.testing.assert_allclose([row["score"] for row in rows], np.sort(scores)[:3], rtol=1e-6)
+    cells = detector.blame(table[COLUMNS]).iloc[[row["row"] for row in rows]]
+    assert [row["cell"] for row in rows] == cells["column"].tolist()
     lines = run("anomalies", "model.mdma", f"{tmp_path}/odd.csv").stdout.splitlines()
-    assert lines[0].split("\t") == ["row", "log_density", "cell", "tail", *COLUMNS]
+    assert lines[0].split("\t") == ["row", "score", "cell", "tail", *COLUMNS]
     assert len(lines) == 21

@@ -12,7 +12,6 @@ from marginals.columns import (
     Categorical,
     Continuous,
     Integer,
-    Schema,
     decode,
     decode_column,
     encode,
@@ -121,17 +120,9 @@ def test_floats_come_back(dtype: Any) -> None:
         )
 
 
-@pytest.mark.parametrize("size", [1e300, 1e-300, 1e-310])
-def test_sizes_come_back(size: float) -> None:
-    values = np.array([1.0, -2.0, 3.5]) * size
-    np.testing.assert_allclose(there_and_back(values), values, rtol=1e-12)
-    up = np.array([1.0, 2.0, 3.5]) * size
-    np.testing.assert_allclose(there_and_back(up, Continuous(lower=0)), up, rtol=1e-12)
-
-
 def test_small_values_beside_an_outlier_come_back() -> None:
-    values = np.append(np.linspace(0, 1, 101), 1e300)
-    np.testing.assert_allclose(there_and_back(values), values, rtol=1e-12, atol=1e-15)
+    for values in (np.array([1.0, 2.0, 3.5]) * 1e-310, np.append(np.linspace(0, 1, 101), 1e300)):
+        np.testing.assert_allclose(there_and_back(values), values, rtol=1e-12, atol=1e-15)
 
 
 def test_constants_and_single_rows() -> None:
@@ -167,15 +158,8 @@ def test_missing_values_of_dtypes_without_one() -> None:
     assert decode(schema_of([1, 2]), nothing)["x"].dtype == "float64"
     assert decode(schema_of([1, 2], Categorical()), nothing)["x"].dtype == "float64"
     assert decode(schema_of([True, False]), nothing)["x"].tolist()[0] is False
-    for values in (
-        [1],
-        [True],
-        ["a"],
-        [DAY],
-        [1.5],
-        pd.array([1], dtype="Int64"),
-        pd.cut([1.0], 1),
-    ):
+    whole = pd.array([1], dtype="Int64")
+    for values in ([1], [True], ["a"], [DAY], [1.5], whole, pd.cut([1.0], 1)):
         assert decode(schema_of(values), nothing)["x"].isna().tolist() == [False, True]
 
 
@@ -196,20 +180,17 @@ def test_interval_columns_come_back_without_width() -> None:
 # Frames ---------------------------------------------------------------------------------------
 
 
-def two() -> Schema:
-    return infer(pd.DataFrame({"a": [1.5, 2.5], 7: ["u", "v"]}))
-
-
 def test_frames() -> None:
-    back = decode(two(), torch.tensor([[0.0, 1.0], [1.0, 0.0], [NAN, NAN]]))
+    schema = infer(pd.DataFrame({"a": [1.5, 2.5], 7: ["u", "v"]}))
+    back = decode(schema, torch.tensor([[0.0, 1.0], [1.0, 0.0], [NAN, NAN]]))
     assert back.columns.tolist() == ["a", 7]
     assert back.index.equals(pd.RangeIndex(3))
     assert back[7].tolist()[:2] == ["v", "u"]
-    assert decode(two(), torch.zeros(2, 1), [7]).columns.tolist() == [7]
-    assert decode(two(), torch.zeros(0, 2)).dtypes.tolist() == back.dtypes.tolist()
-    assert decode(two(), torch.zeros(2, 2, requires_grad=True)).shape == (2, 2)
+    assert decode(schema, torch.zeros(2, 1), [7]).columns.tolist() == [7]
+    assert decode(schema, torch.zeros(0, 2)).dtypes.tolist() == back.dtypes.tolist()
+    assert decode(schema, torch.zeros(2, 2, requires_grad=True)).shape == (2, 2)
     with pytest.raises(ValueError, match=r"shape \(N, 2\).*got \(3, 1\)"):
-        decode(two(), torch.zeros(3, 1))
+        decode(schema, torch.zeros(3, 1))
 
 
 def test_decode_column_keeps_the_shape() -> None:
@@ -316,34 +297,25 @@ def test_draws_of_a_cell_decode_to_its_value() -> None:
         low, high, _ = cells(schema, values)
         low, high = np.maximum(low, -9), np.minimum(high, 9)
         for share in (1.0, 1e-9, *rng.random(5)):
-            inside = torch.from_numpy(np.minimum(low + share * (high - low), high))
-            same(
-                decode_column(
-                    schema, "x", torch.maximum(inside, torch.from_numpy(np.nextafter(low, 9)))
-                ),
-                values,
-            )
+            inside = np.clip(low + share * (high - low), np.nextafter(low, 9), high)
+            same(decode_column(schema, "x", torch.from_numpy(inside)), values)
 
 
 def test_encoding_a_decoded_sample_never_fails() -> None:
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {
-            "a": rng.random(50),
-            "b": rng.integers(0, 9, 50),
-            "c": rng.choice(["u", "v"], 50),
-            "d": np.round(rng.random(50), 1),
-            "e": pd.date_range("2020", periods=50),
-            "f": np.where(rng.random(50) < 0.5, 0, rng.random(50)),
-        }
-    )
-    given = {
+    kinds: dict[Any, Any] = {
         "a": Continuous(0, 1),
         "b": Integer(0, 8),
         "d": Continuous(0, 1, resolution=0.1),
         "f": Continuous(0, atoms=(0,)),
     }
-    schema = infer(frame, given)
+    data = {
+        **{"a": rng.random(50), "b": rng.integers(0, 9, 50), "c": rng.choice(["u", "v"], 50)},
+        **{"d": np.round(rng.random(50), 1), "e": pd.date_range("2020", periods=50)},
+        "f": np.where(rng.random(50) < 0.5, 0, rng.random(50)),
+    }
+    frame = pd.DataFrame(data)
+    schema = infer(frame, kinds)
     draws = torch.from_numpy(rng.normal(size=(500, 6)) * 10.0 ** rng.integers(0, 6, (500, 1)))
     draws[:, 2] = torch.randint(2, (500,))
     sample = decode(schema, draws)

@@ -15,105 +15,70 @@ from tests.columns.helpers import NAN, column_of, schema_of
 TEXT = pd.Series(["a"]).dtype.name  # "object" before pandas 3, then "str"
 
 
+REAL, WHOLE, FLAGS, AB = (
+    Continuous(),
+    Integer(),
+    Categorical([False, True]),
+    Categorical(["a", "b"]),
+)
+GAPS = "float64 with gaps, whole numbers only"
+OSLO = pd.date_range("2020", periods=2, tz="Europe/Oslo").as_unit("s")
+BANDS = pd.arrays.IntervalArray.from_tuples([(0, 1)], closed="left")
+DATES = [datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)]
+
+
 @pytest.mark.parametrize(
-    ("values", "kind", "dtype", "reason"),
+    ("values", "kind", "dtype", "reason"),  # where the reason is the dtype, it is left out
     [
-        ([1.5, 2.5], Continuous(), "float64", "float64"),
-        (np.array([1.5], "float32"), Continuous(), "float32", "float32"),
-        (np.array([1.5], "float16"), Continuous(), "float16", "float16"),
-        ([1, 2], Integer(), "int64", "int64"),
-        (np.array([1], "uint8"), Integer(), "uint8", "uint8"),
-        ([True, False], Categorical([False, True]), "bool", "bool"),
-        ([True, True], Categorical([False, True]), "bool", "bool"),
-        (["b", "a", "b"], Categorical(["a", "b"]), TEXT, f"{TEXT} with 2 distinct strings"),
-        ([1.0, 2.0, 3.0, NAN], Integer(), "float64", "float64 with gaps, whole numbers only"),
-        ([1.0, 2.0, NAN, 1.0], Integer(), "float64", "float64 with gaps, whole numbers only"),
-        ([1.0, 1.0, NAN, 1.0], Continuous(), "float64", "float64"),
-        ([1.0, 2.5, 3.0, NAN], Continuous(), "float64", "float64"),
-        ([1.0, 2.0, 2.0**53, NAN], Continuous(), "float64", "float64"),
-        (pd.array([1, None], dtype="Int16"), Integer(), "Int16", "Int16"),
-        (pd.array([1.5, None], dtype="Float32"), Continuous(), "Float32", "Float32"),
-        (pd.array([True, None], dtype="boolean"), Categorical([False, True]), "boolean", "boolean"),
-        (
-            pd.array(["b", None, "a"], dtype="string"),
-            Categorical(["a", "b"]),
-            "string",
-            "string with 2 distinct strings",
-        ),
-        (pd.Categorical(["b", "a"]), Categorical(["a", "b"]), f"category[{TEXT}]", "category"),
-        (
-            pd.Categorical([2, 9], categories=[9, 2, 5]),
-            Categorical([9, 2, 5]),
-            "category[int64]",
-            "category",
-        ),
-        (
-            pd.array(pd.to_datetime(["2020-01-01"]).as_unit("ns")),
-            Continuous(),
-            "datetime64[ns]",
-            "datetime64[ns]",
-        ),
-        (
-            pd.date_range("2020", periods=2, tz="Europe/Oslo").as_unit("s"),
-            Continuous(),
-            "datetime64[s, Europe/Oslo]",
-            "datetime64[s, Europe/Oslo]",
-        ),
-        (pd.to_timedelta([1, 2], "s").as_unit("ms"), Continuous(), *["timedelta64[ms]"] * 2),
-        (
-            pd.arrays.IntervalArray.from_tuples([(0.0, 1.0)]),
-            Continuous(),
-            "interval[float64, right]",
-            "intervals",
-        ),
-        (
-            pd.arrays.IntervalArray.from_tuples([(0, 1)], closed="left"),
-            Continuous(),
-            "interval[float64, left]",
-            "intervals",
-        ),
-        ([NAN, NAN], Continuous(), "float64", "no value seen"),
-        (pd.Series([None, None], dtype=object), Continuous(), "float64", "no value seen"),
-        (pd.Categorical([None, None]), Continuous(), "float64", "no value seen"),
-        (pd.array([None], dtype="Int64"), Integer(), "Int64", "Int64"),
-        ([pd.NaT, pd.NaT], Continuous(), None, None),
+        *(([1.5], REAL, dtype, "") for dtype in ("float64", "float32", "float16", "Float32")),
+        *(([1, 2], WHOLE, dtype, "") for dtype in ("int64", "uint8", "Int16")),
+        *((flags, FLAGS, "bool", "") for flags in ([True, False], [True, True])),
+        ([1, None], WHOLE, "Int16", ""),
+        ([None], WHOLE, "Int64", ""),
+        ([True, None], FLAGS, "boolean", ""),
+        (["b", "a", "b"], AB, TEXT, f"{TEXT} with 2 distinct strings"),
+        (["b", None, "a"], AB, "string", "string with 2 distinct strings"),
+        ([1.0, 2.0, 3.0, NAN], WHOLE, "float64", GAPS),
+        ([1.0, 2.0, NAN, 1.0], WHOLE, "float64", GAPS),
+        ([1.0, 1.0, NAN, 1.0], REAL, "float64", ""),
+        ([1.0, 2.5, 3.0, NAN], REAL, "float64", ""),
+        ([1.0, 2.0, 2.0**53, NAN], REAL, "float64", ""),
+        ([NAN, NAN], REAL, "float64", "no value seen"),
+        (pd.Categorical(["b", "a"]), AB, f"category[{TEXT}]", "category"),
+        (pd.Categorical([2], [9, 2]), Categorical([9, 2]), "category[int64]", "category"),
+        (pd.Categorical([None, None]), REAL, "float64", "no value seen"),
+        (pd.to_datetime(["2020-01-01"]).as_unit("ns"), REAL, "datetime64[ns]", ""),
+        (OSLO, REAL, "datetime64[s, Europe/Oslo]", ""),
+        (pd.to_timedelta([1, 2], "s").as_unit("ms"), REAL, "timedelta64[ms]", ""),
+        (BANDS.astype("interval[float64, left]"), REAL, "interval[float64, left]", "intervals"),
+        (BANDS, REAL, "interval[float64, left]", "intervals"),
     ],
 )
-def test_dtypes(values: Any, kind: Any, dtype: str | None, reason: str | None) -> None:
-    column = column_of(values)
-    assert column.kind == kind
-    assert dtype is None or (column.dtype, column.reason) == (dtype, reason)
+def test_dtypes(values: Any, kind: Any, dtype: str, reason: str) -> None:
+    plain = isinstance(values, list)
+    column = column_of(pd.Series(values, dtype=dtype) if plain else values)
+    assert (column.kind, column.dtype, column.reason) == (kind, dtype, reason or dtype)
+    assert column_of([pd.NaT, pd.NaT]).kind == REAL
 
 
 @pytest.mark.parametrize(
     ("values", "kind", "reason"),
     [
-        ([1, 2, None], Integer(), "object with whole numbers only"),
-        ([2**70, 2**70 + 1], Integer(), "object with whole numbers only"),
-        ([1.5, None, 2], Continuous(), "object with numbers only"),
-        (
-            [1.0, None, 2.0, 3.0],
-            Integer(),
-            "object with numbers only with gaps, whole numbers only",
-        ),
-        ([True, None], Categorical([False, True]), "object with booleans only"),
-        (["b", None, "a"], Categorical(["a", "b"]), "object with 2 distinct strings"),
-        (
-            ["b", 2, 1.5, "a", 1],
-            Categorical([1.5, 1, 2, "a", "b"]),
-            "object with 5 distinct values",
-        ),
-        ([decimal.Decimal("1.5")], Continuous(), "object with decimals only"),
-        (
-            [datetime.date(2020, 1, 2), datetime.date(2020, 1, 1)],
-            Categorical([datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)]),
-            "object with 2 distinct dates",
-        ),
+        ([1, 2, None], WHOLE, "whole numbers only"),
+        ([2**70, 2**70 + 1], WHOLE, "whole numbers only"),
+        ([1.5, None, 2], REAL, "numbers only"),
+        ([1.0, None, 2.0, 3.0], WHOLE, "numbers only with gaps, whole numbers only"),
+        ([True, None], FLAGS, "booleans only"),
+        (["b", None, "a"], AB, "2 distinct strings"),
+        (["b", 2, 1.5, "a", 1], Categorical([1.5, 1, 2, "a", "b"]), "5 distinct values"),
+        ([decimal.Decimal("1.5")], REAL, "decimals only"),
+        (DATES[::-1], Categorical(DATES), "2 distinct dates"),
     ],
 )
 def test_objects(values: Any, kind: Any, reason: str) -> None:
     column = column_of(pd.Series(values, dtype=object))
-    assert (column.kind, column.reason) == (kind, reason)
+    assert (column.kind, column.reason) == (kind, f"object with {reason}")
+    assert column_of(pd.Series([None, None], dtype=object)).reason == "no value seen"
 
 
 def test_times_with_and_without_zone_are_categories_in_some_order() -> None:
@@ -233,63 +198,41 @@ def test_a_few_outliers_do_not_set_the_scale() -> None:
 # Errors ---------------------------------------------------------------------------------------
 
 
+V, T, ZERO = ValueError, TypeError, pd.Timestamp(0)
+
+
 @pytest.mark.parametrize(
     ("values", "kind", "error", "match"),
     [
-        ([1.0, np.inf], None, ValueError, "column 'x' to hold finite.*got inf in row 1.*`upper=`"),
-        ([1 + 2j], None, TypeError, "column 'x' to hold real numbers; got complex128"),
-        (pd.Series([1j, None], dtype=object), None, TypeError, "complex data not supported"),
-        (pd.Series([{}, 1.0], dtype=object), None, TypeError, "column 'x'.*string, a number.*dict"),
-        (
-            pd.Series([[1], "a"], dtype=object),
-            None,
-            TypeError,
-            "column 'x' to hold plain.*got list",
-        ),
-        (pd.Series([(1, 2), "a"], dtype=object), None, TypeError, "got tuple"),
-        (pd.Series([10**400, 1], dtype=object), None, ValueError, "within reach of floats"),
-        ([-1.0, 1.0], Continuous(lower=0), ValueError, "'x' to lie above.*0; got -1.0 in row 0"),
-        ([1.0, 2.0], Continuous(upper=1.5), ValueError, "below its bound 1.5; got 2.0 in row 1"),
-        ([1.0, 0.0], Continuous(lower=0), ValueError, r"not on it; got 0.0 in row 1.*atoms=\(0,\)"),
-        ([1.0], Continuous(0, 1), ValueError, r"below its bound 1, not on it.*resolution="),
-        ([1, 5], Integer(upper=4), ValueError, r"lie in \[-inf, 4\]; got 5 in row 1"),
-        ([1.0, 1.5], Integer(), ValueError, "whole numbers; got 1.5 in row 1. Round.*Continuous"),
-        ([1e300, 2.0], Integer(), ValueError, r"at most 2\*\*53 as floats; got 1e\+300 in row 0"),
-        ([0.5, 3.0], Continuous(0, 1, resolution=0.1), ValueError, r"\[0, 1\]; got 3.0 in row 1"),
-        (["a", "b"], Categorical(["a"]), ValueError, "one of 'a'; got 'b' in row 1"),
-        ([1, 2], Categorical([1]), ValueError, "one of 1; got 2 in row 1. Leave"),
-        ([None, None], Categorical(), ValueError, "column 'x' to hold a category"),
-        (["a"], Continuous(), TypeError, "column 'x' to hold numbers.*Declare|Categorical"),
-        ([True], Integer(), TypeError, r"as Integer\(\) says; got bool"),
-        (pd.to_timedelta([1]), Integer(), TypeError, "whole numbers.*got timedelta"),
-        ([1.0], Integer, TypeError, r"kind of column 'x'.*Write Integer\(\)"),
-        ([1.0], "integer", TypeError, "kind of column 'x'.*got 'integer'"),
-        (
-            [1.0],
-            Continuous(lower=pd.Timestamp(0)),
-            TypeError,
-            "`lower` of column 'x' to fit.*float",
-        ),
-        ([1.0], Continuous(resolution=pd.Timedelta(1)), TypeError, "`resolution` of column 'x'"),
-        ([pd.Timestamp(0)], Continuous(lower=0), TypeError, "`lower` of column 'x' to fit"),
-        (
-            [pd.Timestamp(0)],
-            Continuous(resolution=1),
-            TypeError,
-            "`resolution` of column 'x' to fit",
-        ),
-        (
-            [pd.Timestamp(0)],
-            Continuous(atoms=(pd.Timedelta(0),)),
-            TypeError,
-            "`atoms` of column 'x'",
-        ),
-        (
-            [pd.Timestamp(0)],
-            Continuous(lower=pd.Timestamp(0, tz="UTC")),
-            TypeError,
-            "to hold datetime64.*time zone",
-        ),
+        ([1.0, np.inf], None, V, "column 'x' to hold finite.*got inf in row 1.*`upper=`"),
+        ([1 + 2j], None, T, "column 'x' to hold real numbers; got complex128"),
+        (pd.Series([1j, None], dtype=object), None, T, "complex data not supported"),
+        (pd.Series([{}, 1.0], dtype=object), None, T, "column 'x'.*string, a number.*dict"),
+        (pd.Series([[1], "a"], dtype=object), None, T, "column 'x' to hold plain.*got list"),
+        (pd.Series([(1, 2), "a"], dtype=object), None, T, "got tuple"),
+        (pd.Series([10**400, 1], dtype=object), None, V, "within reach of floats"),
+        ([-1.0, 1.0], Continuous(lower=0), V, "'x' to lie above.*0; got -1.0 in row 0"),
+        ([1.0, 2.0], Continuous(upper=1.5), V, "below its bound 1.5; got 2.0 in row 1"),
+        ([1.0, 0.0], Continuous(lower=0), V, r"not on it; got 0.0 in row 1.*atoms=\(0,\)"),
+        ([1.0], Continuous(0, 1), V, r"below its bound 1, not on it.*resolution="),
+        ([1, 5], Integer(upper=4), V, r"lie in \[-inf, 4\]; got 5 in row 1"),
+        ([1.0, 1.5], Integer(), V, "whole numbers; got 1.5 in row 1. Round.*Continuous"),
+        ([1e300, 2.0], Integer(), V, r"at most 2\*\*53 as floats; got 1e\+300 in row 0"),
+        ([0.5, 3.0], Continuous(0, 1, resolution=0.1), V, r"\[0, 1\]; got 3.0 in row 1"),
+        (["a", "b"], Categorical(["a"]), V, "one of 'a'; got 'b' in row 1"),
+        ([1, 2], Categorical([1]), V, "one of 1; got 2 in row 1. Leave"),
+        ([None, None], Categorical(), V, "column 'x' to hold a category"),
+        (["a"], Continuous(), T, "column 'x' to hold numbers.*Declare|Categorical"),
+        ([True], Integer(), T, r"as Integer\(\) says; got bool"),
+        (pd.to_timedelta([1]), Integer(), T, "whole numbers.*got timedelta"),
+        ([1.0], Integer, T, r"kind of column 'x'.*Write Integer\(\)"),
+        ([1.0], "integer", T, "kind of column 'x'.*got 'integer'"),
+        ([1.0], Continuous(lower=ZERO), T, "`lower` of column 'x' to fit.*float"),
+        ([1.0], Continuous(resolution=pd.Timedelta(1)), T, "`resolution` of column 'x'"),
+        ([ZERO], Continuous(lower=0), T, "`lower` of column 'x' to fit"),
+        ([ZERO], Continuous(resolution=1), T, "`resolution` of column 'x' to fit"),
+        ([ZERO], Continuous(atoms=(pd.Timedelta(0),)), T, "`atoms` of column 'x'"),
+        ([ZERO], Continuous(lower=pd.Timestamp(0, tz="UTC")), T, "to hold datetime64.*time zone"),
     ],
 )
 def test_errors_of_values(values: Any, kind: Any, error: type[Exception], match: str) -> None:

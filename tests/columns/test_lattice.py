@@ -35,26 +35,22 @@ LATTICES = {
 @pytest.mark.parametrize("name", LATTICES)
 def test_cells_tile_the_line(name: str) -> None:
     kind, values = LATTICES[name]
-    low, high, _ = cells(schema_of(values, kind), values)
+    schema = schema_of(values, kind)
+    low, high, _ = cells(schema, values)
     assert (low < high).all()
     same(high[:-1], low[1:])
     assert np.isfinite(low[1:]).all()
     assert (low[0] == -INF) == (kind.lower is not None and name != "far bounds")
     assert (high[-1] == INF) == (kind.upper is not None and name != "far bounds")
-
-
-@pytest.mark.parametrize("name", LATTICES)
-def test_masses_sum_to_one(name: str) -> None:
-    kind, values = LATTICES[name]
-    schema = schema_of(values, kind)
-    low, high, _ = cells(schema, values)
-    # The masses of the values, and of all that lies below and above those shown.
+    middle, log_jacobian = encode_values(schema, "x", values)
+    assert middle.isfinite().all()
+    assert ((torch.from_numpy(low) < middle) & (middle < torch.from_numpy(high))).all()
+    same(log_jacobian, np.zeros(len(values)))
+    # The masses of the values, and of all that lies below and above those shown, sum to one.
     below = encode_bounds(schema, "x", [None, values[-1]], [values[0], None])
     mass = torch.sigmoid(torch.from_numpy(high)) - torch.sigmoid(torch.from_numpy(low))
     outside = torch.where(below[0] < below[1], below[1].sigmoid() - below[0].sigmoid(), 0.0)
-    torch.testing.assert_close(
-        mass[1:].sum() + outside.sum(), torch.tensor(1.0), rtol=0, atol=1e-14
-    )
+    assert float(mass[1:].sum() + outside.sum()) == pytest.approx(1, abs=1e-14)
 
 
 @pytest.mark.parametrize("name", LATTICES)
@@ -63,25 +59,30 @@ def test_an_interval_is_the_cells_inside(name: str) -> None:
     schema = schema_of(values, kind)
     low, high, _ = cells(schema, values)
     last = len(values) - 1
-    for start, end in [(0, last), (0, 1), (last - 1, last), (last // 2, last)]:
-        if start == end:
-            continue
-        got = encode_bounds(schema, "x", values[start], values[end])
-        same(torch.cat(got), [low[start + 1], high[end]])
+    for start, end in {(0, last), (0, 1), (last - 1, last), (last // 2, last)}:
+        if start < end:
+            got = encode_bounds(schema, "x", values[start], values[end])
+            same(torch.cat(got), [low[start + 1], high[end]])
     equal = encode_bounds(schema, "x", values, values)
     same(equal[0], low)
     same(equal[1], high)
 
 
-@pytest.mark.parametrize("name", LATTICES)
-def test_the_middle_is_inside(name: str) -> None:
-    kind, values = LATTICES[name]
-    schema = schema_of(values, kind)
-    low, high, _ = cells(schema, values)
-    middle, log_jacobian = encode_values(schema, "x", values)
-    assert middle.isfinite().all()
-    assert ((torch.from_numpy(low) < middle) & (middle < torch.from_numpy(high))).all()
-    same(log_jacobian, np.zeros(len(values)))
+def test_intervals_of_integers_are_cells_of_the_lattice() -> None:
+    schema = schema_of([1, 2, 3, 4, 5], Integer(1, 5))
+    at_low, at_high, _ = cells(schema, [1, 2, 3, 4, 5])
+    low, high, _ = cells(schema, [2, 2.5, 1, -INF, 0, 4, 3], [4, 4.9, 1, 2, 9, INF, 3])
+    same(low, [at_low[2], at_low[2], -INF, -INF, -INF, at_low[4], at_low[2]])
+    same(high, [at_high[3], at_high[3], at_high[0], at_high[1], INF, INF, at_high[2]])
+
+
+def test_intervals_of_rounded_columns() -> None:
+    x = np.arange(11) / 10
+    schema = schema_of(x, Continuous(0, 1, resolution=0.1))
+    at_low, at_high, _ = cells(schema, x)
+    low, high, _ = cells(schema, [0.1 + 0.2, 0.25, -5.0], [0.7, 0.75, 0.1 * 3])
+    same(low, [at_low[4], at_low[3], -INF])
+    same(high, [at_high[7], at_high[7], at_high[3]])
 
 
 def test_values_off_the_lattice_are_rounded_to_it() -> None:

@@ -11,22 +11,23 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from marginals import Evidence, build, fit, load, save
-from marginals.densities.coupled import CopulaDensity
+from marginals.densities.coupled import CoupledDensity
 from marginals.densities.tensor_density import TensorDensity
 from marginals.leaves import Leaves
-from marginals.numerics import host_free, logsumexp
+from marginals.numerics import logsumexp
+from marginals.runtime.backend import Backend
 from marginals.tensors import CPTensor
 from marginals.tensors.couplings import Couplings
 from tests.laws.registry import generic_copula, generic_shared, rows_of
 
 
-def dense(model: CopulaDensity, component: int) -> np.ndarray:
+def dense(model: CoupledDensity, component: int) -> np.ndarray:
     loadings, unique = (t.detach() for t in model.couplings.loadings())
     own = loadings[component]
     return (own @ own.T + torch.diag(unique[component])).numpy()
 
 
-def scores(model: CopulaDensity, x: torch.Tensor) -> torch.Tensor:
+def scores(model: CoupledDensity, x: torch.Tensor) -> torch.Tensor:
     """Return the scores of rows (B, D) under each component, (K, B, D)."""
     at = model._family.evaluate(x.T, range(x.shape[1]))
     return torch.special.ndtri(at.log_cdf.exp()).permute(2, 1, 0)
@@ -65,7 +66,7 @@ def test_rank_zero_is_cp() -> None:
     with torch.no_grad():
         couplings.raw.normal_()
         tensor.raw.copy_(couplings.raw)
-    copula, cp = CopulaDensity(leaves, couplings), TensorDensity(leaves, tensor)
+    copula, cp = CoupledDensity(leaves, couplings), TensorDensity(leaves, tensor)
     x = rows_of(cp, 10)
     assert_close(copula.logpdf(x), cp.logpdf(x))
     assert_close(copula.logpdf(x[:, [0, 2]], [0, 2]), cp.logpdf(x[:, [0, 2]], [0, 2]))
@@ -196,7 +197,7 @@ def test_what_is_coupled() -> None:
     lower[:, 3] = x[:, 3] - 0.05
     data = Evidence.interval(lower, x)
     model = build(data, tensor="copula", width=3, categories={2: 2}, atoms={0: (0.0,)})
-    assert isinstance(model, CopulaDensity)
+    assert isinstance(model, CoupledDensity)
     assert model.coupled == (1,)
     assert model.atoms == {0: (0.0,)}
     none = build(data, tensor="copula", width=3, categories={2: 2}, coupled=[])
@@ -214,10 +215,10 @@ def test_wrong_parts() -> None:
         Couplings(2, 2, least=0.0)
     leaves = Leaves([generic_shared(2, 3, "logistic")], [(0, 1)])
     with pytest.raises(ValueError, match="normal base"):
-        CopulaDensity(leaves, Couplings(2, 3))
+        CoupledDensity(leaves, Couplings(2, 3))
     leaves = Leaves([generic_shared(2, 3, "normal")], [(0, 1)])
     with pytest.raises(ValueError, match="`couplings`"):
-        CopulaDensity(leaves, Couplings(2, 4))
+        CoupledDensity(leaves, Couplings(2, 4))
 
 
 def test_promised_patterns_change_nothing() -> None:
@@ -226,12 +227,12 @@ def test_promised_patterns_change_nothing() -> None:
     x[:10, 1] = torch.nan
     x[10:15] = torch.nan
     plain = model.contract(Evidence.exact(x))
-    promised = Evidence.exact(x).with_patterns(4)
+    promised = Evidence.exact(x).with_facts(4)
     assert len(promised.patterns) == 3
     assert_close(model.contract(promised), plain)
     assert_close(model.contract(promised.rows(slice(5, 20))), plain[5:20])
-    assert Evidence.exact(x).with_patterns(2).patterns == ()
-    complete = Evidence.exact(x[15:]).promised()
+    assert Evidence.exact(x).with_facts(2).patterns == ()
+    complete = Evidence.exact(x[15:]).with_facts()
     assert complete.complete
     assert_close(model.contract(complete), plain[15:])
 
@@ -241,14 +242,14 @@ def test_promised_patterns_change_nothing() -> None:
 def test_steps_without_the_host_give_the_same(columns: int) -> None:
     model = generic_copula([None] * columns, 2, 1, 1)
     x = rows_of(model, 6)
-    complete = Evidence.exact(x).promised()
+    complete = Evidence.exact(x).with_facts()
     expected = model.contract(Evidence.exact(x))
     gaps = x.clone()
     gaps[::2, 1] = torch.nan
     partial = model.contract(Evidence.exact(gaps))
-    with host_free():
-        assert_close(model.contract(complete), expected)
-        assert_close(model.contract(Evidence.exact(gaps)), partial)
+    host_free = Backend(host_free=True)
+    assert_close(model.contract(complete, host_free), expected)
+    assert_close(model.contract(Evidence.exact(gaps), host_free), partial)
 
 
 @pytest.mark.parametrize("columns", [4, 10])
@@ -261,7 +262,7 @@ def test_patterns_known_beforehand_are_factored_once_in_a_recorded_step(
     holes = torch.arange(40)
     for column in range(3):
         x[(holes >> column) % 2 == 1, column] = torch.nan
-    promised = Evidence.exact(x).with_patterns(256)
+    promised = Evidence.exact(x).with_facts(256)
     assert len(promised.patterns) == 8
     factored = []
     plain = torch.linalg.cholesky_ex
@@ -275,8 +276,7 @@ def test_patterns_known_beforehand_are_factored_once_in_a_recorded_step(
     for evidence, patterns in ((Evidence.exact(x), 40), (promised, 8)):
         model.zero_grad()
         factored.clear()
-        with host_free():
-            value = model.contract(evidence)
+        value = model.contract(evidence, Backend(host_free=True))
         assert factored == [patterns]
         value.sum().backward()
         found.append([value.detach(), *(p.grad for p in model.parameters())])

@@ -1,4 +1,6 @@
-"""The start by EM is the Gaussian mixture itself."""
+"""The start by EM is a Gaussian mixture."""
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,8 +9,8 @@ from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from marginals import build, fit
-from marginals.densities.coupled import CopulaDensity
-from marginals.densities.em_start import _indicators
+from marginals.densities.coupled import CoupledDensity
+from marginals.densities.em_start import category_indicators
 
 
 def clusters(n: int = 600) -> np.ndarray:
@@ -17,7 +19,7 @@ def clusters(n: int = 600) -> np.ndarray:
     return np.where(np.arange(n)[:, None] % 3 > 0, a, 2 * a[:, ::-1] + 3)
 
 
-def score(model: CopulaDensity, x: np.ndarray) -> float:
+def score(model: CoupledDensity, x: np.ndarray) -> float:
     with torch.no_grad():
         return float(model.log_value(torch.from_numpy(x)).mean())
 
@@ -39,14 +41,14 @@ def test_more_components_reach_a_mixture_of_their_number() -> None:
     peer = GaussianMixture(2, random_state=0).fit(scaled).score(scaled) - np.log(x.std(0)).sum()
     model = build(torch.from_numpy(x), tensor="copula", width=2, rank=2, init="em")
     assert score(model, x) == pytest.approx(peer, abs=0.05)
-    # From there gradients go on.
+    # Training continues from there.
     result = fit(model, torch.from_numpy(x).float(), max_steps=60, validation_fraction=0.0)
     assert result.best_loss < -peer + 0.05
 
 
 def test_gaps_and_other_columns() -> None:
     x = torch.from_numpy(clusters())
-    code = torch.arange(len(x)).remainder(3).clamp_max(1).double()  # tells the clusters apart
+    code = torch.arange(len(x)).remainder(3).clamp_max(1).double()  # separates the clusters
     zero = torch.where(code == 0, 0.0, x[:, 0])  # an atom in one of them
     rows = torch.column_stack([x, code, zero])
     rows[::4, 1] = torch.nan
@@ -59,16 +61,15 @@ def test_gaps_and_other_columns() -> None:
     assert started > other + 1
 
 
-def test_more_components_than_rows() -> None:
-    x = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
-    model = build(x, tensor="copula", width=8, rank=1, init="em")
-    assert bool(model.log_value(x).isfinite().all())
-
-
-def test_nothing_to_couple() -> None:
-    rows = torch.randint(3, (50, 2)).double()
-    model = build(rows, tensor="copula", width=3, init="em", categories={0: 3, 1: 3})
-    assert bool(model.log_value(rows).isfinite().all())
+@pytest.mark.parametrize("init", ["em", "scales"])
+def test_few_rows_and_no_columns_to_couple(init: Any) -> None:
+    for count in (1, 5):  # one row starts as a kernel; fewer rows than components repeat
+        x = torch.randn(count, 2)
+        model = build(x, tensor="copula", width=8, rank=1, init=init)
+        assert bool(model.log_value(x).isfinite().all())
+    codes = torch.randint(3, (50, 2)).double()
+    model = build(codes, tensor="copula", width=3, init=init, categories={0: 3, 1: 3})
+    assert bool(model.log_value(codes).isfinite().all())
 
 
 def test_without_factors_columns_are_independent_in_a_component() -> None:
@@ -83,7 +84,7 @@ def test_without_factors_columns_are_independent_in_a_component() -> None:
 def test_growing_scales_find_joint_tails() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(3000, 6)) / np.sqrt(rng.chisquare(2, size=(3000, 1)) / 2)
-    x = np.sign(x) * np.log1p(np.abs(x))  # on a scale of no tails of their own
+    x = np.sign(x) * np.log1p(np.abs(x))  # columns without tails of their own
     train, test = torch.from_numpy(x[:2000]), torch.from_numpy(x[2000:])
     found = {}
     for init in ("em", "scales"):
@@ -91,13 +92,6 @@ def test_growing_scales_find_joint_tails() -> None:
         with torch.no_grad():
             found[init] = float(model.log_value(test).mean())
     assert found["scales"] > found["em"] + 0.05
-
-
-def test_one_row_starts_as_a_kernel() -> None:
-    row = torch.tensor([[1.0, 2.0]])
-    for init in ("em", "scales"):
-        model = build(row, tensor="copula", width=2, rank=1, init=init)
-        assert bool(model.log_value(row).isfinite().all())
 
 
 def test_rows_count_by_their_weight() -> None:
@@ -121,13 +115,13 @@ def test_many_categories_take_part_as_few_columns() -> None:
     codes = torch.arange(2000).remainder(400).double()[:, None]
     codes[:1000, 0] = torch.arange(1000).remainder(2).double()  # two that are frequent
     codes[::50] = torch.nan
-    found = _indicators(codes, [400])
+    found = category_indicators(codes, [400])
     assert found.shape == (2000, 50)
     assert float(found.nansum(0).max()) == float((codes == 1).sum())
     assert bool(found[::50].isnan().all())
-    # Few are all there, in their order.
+    # Few categories are all there, in order.
     few = torch.tensor([[0.0, 1.0], [2.0, 0.0], [1.0, torch.nan]])
-    assert _indicators(few, [3, 2]).tolist()[:2] == [[0, 0, 1], [0, 1, 0]]
+    assert category_indicators(few, [3, 2]).tolist()[:2] == [[0, 0, 1], [0, 1, 0]]
 
 
 def test_small_starts_use_one_thread_of_blas(monkeypatch: pytest.MonkeyPatch) -> None:

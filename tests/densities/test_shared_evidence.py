@@ -11,7 +11,6 @@ from marginals.densities.density import Density
 from marginals.leaves import Leaves
 from marginals.structure import random
 from marginals.tensors import CPTensor, FullTensor, HierarchicalTensor
-from marginals.tensors.plan import Level
 from tests.laws.registry import chain, generic, ht, mixture
 
 KINDS = (None, 3, None, 2, None)
@@ -110,17 +109,17 @@ def test_what_is_known_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> Non
     cells: list[int] = []
     log_values = Leaves.log_values
 
-    def counted(self: Leaves, part: Any, columns: Any) -> torch.Tensor:
+    def counted(self: Leaves, part: Evidence, *rest: Any) -> torch.Tensor:
         cells.append(part.lower.numel())
-        return log_values(self, part, columns)
+        return log_values(self, part, *rest)
 
     model, x = models()["ht"], values([0, 1])
     monkeypatch.setattr(Leaves, "log_values", counted)
     model.logpdf(x[:, :1], [0], Evidence.of(GIVEN["exact"]))
-    assert sum(cells) == ROWS + 2 * 3  # once for the value of the evidence, once for its weights
+    assert sum(cells) == ROWS + 3
     cells.clear()
     model.logpdf(x, [0, 1], Evidence.of(GIVEN["exact"]))
-    assert sum(cells) == 2 * ROWS + 2 * 3
+    assert sum(cells) == 2 * ROWS + 3
 
 
 def test_impossible_evidence_names_its_row() -> None:
@@ -165,11 +164,3 @@ def test_distinct_rows() -> None:
     assert len(boxes.distinct(5)[0]) == 5
     sets = Evidence((0,), x[:, :1], x[:, :1], {0: torch.ones(5, 2, dtype=torch.bool)})
     assert sets.distinct(5) is None
-
-
-def test_levels_are_not_mistaken_for_each_other() -> None:
-    tensor = ht(chain(4), 3)
-    with tensor.reused():
-        found = [tensor._weights_of(Level(slice(i, i + 1), 1, None, None, True, 1)) for i in (0, 1)]  # type: ignore[arg-type]
-    assert_close(found[0], tensor._log_weights(slice(0, 1)))
-    assert_close(found[1], tensor._log_weights(slice(1, 2)))

@@ -204,7 +204,7 @@ def test_rows_of_a_view_and_of_a_query_match() -> None:
 
 def test_rows_that_do_not_match_are_refused() -> None:
     _, view = several(make_model())
-    with pytest.raises(ValueError, match="as many rows as asked; got 3 and 5"):
+    with pytest.raises(ValueError, match="as many rows as requested; got 3 and 5"):
         view.logpdf(torch.zeros(3, 4))
     with pytest.raises(ValueError, match="as many rows"):
         view.condition(Evidence.exact(torch.zeros(2, 1)))

@@ -1,4 +1,4 @@
-"""Fitting tables: weights, censored cells, validation rows, and files."""
+"""Fitting tables: weights, censored cells, efforts, and files."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.exceptions import NotFittedError
 
 import marginals
 from marginals import MDMA, Integer, Tree
@@ -20,11 +19,18 @@ def make(rows: int = 120) -> pd.DataFrame:
     return pd.DataFrame({"a": a, "b": a + rng.normal(size=rows), "c": rng.choice(["u", "v"], rows)})
 
 
-def test_weights_move_the_fit() -> None:
-    frame = make()
+# One model ------------------------------------------------------------------------------------
+
+
+def test_weights_and_validation_rows() -> None:
+    frame, held = make(), make(40)
     heavy = np.where(frame["a"] > 0, 10.0, 0.1)
-    plain, weighted = MDMA(**SMALL).fit(frame), MDMA(**SMALL).fit(frame, sample_weight=heavy)
-    assert weighted.mean("a") > plain.mean("a") + 0.3
+    plain = MDMA(**SMALL).fit(frame, validation=held)
+    assert MDMA(**SMALL).fit(frame, sample_weight=heavy).mean("a") > plain.mean("a") + 0.3
+    # The loss is that of the model's scale, from which the log-Jacobian parts the score.
+    jacobian = np.log([plain.schema_["a"].scale, plain.schema_["b"].scale]).sum()
+    assert plain.result_.best_loss == pytest.approx(-plain.score(held) - jacobian, abs=1e-3)
+    assert len(plain.mean("a", given=frame.head(0)[["b"]])) == 0
 
 
 def test_censored_cells() -> None:
@@ -37,27 +43,24 @@ def test_censored_cells() -> None:
     assert model.prob({"t": (8, None)}) == pytest.approx((time > 8).mean(), abs=0.08)
     blind = MDMA(width=8, max_steps=150, random_state=0).fit(lower)
     assert model.mean("t") > blind.mean("t")
-
-
-def test_interval_columns_mean_the_same() -> None:
-    rng = np.random.default_rng(0)
-    low = rng.normal(size=100)
+    low = rng.normal(size=100)  # a column of intervals means the same
     frame = pd.DataFrame({"t": pd.arrays.IntervalArray.from_arrays(low, low + 0.5), "z": low})
     assert np.isfinite(MDMA(**SMALL).fit(frame).score(frame))
 
 
-def test_validation_rows() -> None:
-    frame = make()
-    held = make(40)
-    model = MDMA(**SMALL).fit(frame, validation=held)
-    # The loss is that of the model's scale, from which the log-Jacobian parts the score.
-    jacobian = np.log([model.schema_["a"].scale, model.schema_["b"].scale]).sum()
-    assert model.result_.best_loss == pytest.approx(-model.score(held) - jacobian, abs=1e-3)
+def test_kinds_override_inference_and_arrays_are_read_by_position() -> None:
+    frame = pd.DataFrame({"n": np.random.default_rng(0).poisson(3, 100).astype(float)})
+    model = MDMA(**SMALL, columns={"n": Integer(lower=0)}).fit(frame)
+    assert model.pdf(pd.DataFrame({"n": np.arange(100.0)})).sum() == pytest.approx(1, abs=1e-4)
+    frame = make().drop(columns="c").set_axis([1, 0], axis=1)
+    model = MDMA(**SMALL).fit(frame)
+    assert model.score(frame.to_numpy()) == pytest.approx(model.score(frame))
 
 
 def test_a_file_brings_everything_back(tmp_path: Path) -> None:
-    frame = make()
-    model = MDMA(**SMALL, columns={"c": marginals.Categorical(["u", "v", "w"])}).fit(frame)
+    frame, tree = make(), Tree(((0, 1), 2))
+    columns = {"c": marginals.Categorical(["u", "v", "w"])}
+    model = MDMA(**SMALL, columns=columns, tree=tree).fit(frame)
     model.save(tmp_path / "model.mdma")
     again = marginals.load(tmp_path / "model.mdma")
     assert isinstance(again, MDMA)
@@ -68,26 +71,9 @@ def test_a_file_brings_everything_back(tmp_path: Path) -> None:
     assert again.columns == model.columns
     assert list(again.feature_names_in_) == ["a", "b", "c"]
     assert again.get_params()["width"] == 4
-
-
-def test_a_tree_is_kept(tmp_path: Path) -> None:
-    tree = Tree(((0, 1), 2))
-    MDMA(**SMALL, tree=tree).fit(make()).save(tmp_path / "m")
-    again = marginals.load(tmp_path / "m")
-    assert isinstance(again, MDMA)
     assert again.tree == tree
-
-
-def test_a_bare_density_comes_back_as_one(tmp_path: Path) -> None:
-    model = MDMA(**SMALL).fit(make())
     marginals.save(model.module_, tmp_path / "m")
     assert isinstance(marginals.load(tmp_path / "m"), marginals.Density)
-
-
-def test_kinds_override_what_is_guessed() -> None:
-    frame = pd.DataFrame({"n": np.random.default_rng(0).poisson(3, 100).astype(float)})
-    model = MDMA(**SMALL, columns={"n": Integer(lower=0)}).fit(frame)
-    assert model.pdf(pd.DataFrame({"n": np.arange(100.0)})).sum() == pytest.approx(1, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +88,12 @@ def test_kinds_override_what_is_guessed() -> None:
         ({}, {"validation": pd.DataFrame({"q": [1.0]})}, "q"),
         ({"device": "tpu9"}, {}, "device"),
         ({"learning_rate": -1.0}, {}, "learning_rate"),
+        ({"effort": "most", "width": None, "max_steps": None}, {}, "`effort`"),
+        (
+            {"effort": "quick", "width": None, "max_steps": None},
+            {"sample_weight": np.full(120, -1.0)},
+            "`sample_weight`",
+        ),
     ],
 )
 def test_wrong_settings(settings: dict[str, Any], fit: dict[str, Any], words: str) -> None:
@@ -109,17 +101,67 @@ def test_wrong_settings(settings: dict[str, Any], fit: dict[str, Any], words: st
         MDMA(**{**SMALL, **settings}).fit(make(), **fit)
 
 
-def test_arrays_are_read_by_position() -> None:
-    frame = make().drop(columns="c").set_axis([1, 0], axis=1)
-    model = MDMA(**SMALL).fit(frame)
-    assert model.score(frame.to_numpy()) == pytest.approx(model.score(frame))
+# Efforts --------------------------------------------------------------------------------------
 
 
-def test_no_rows_have_no_means() -> None:
-    model = MDMA(**SMALL).fit(make())
-    assert len(model.mean("a", given=make().head(0)[["b"]])) == 0
+def curved(count: int = 150) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=count)
+    frame = pd.DataFrame({"a": a, "b": a**2 + rng.normal(size=count), "n": rng.poisson(3, count)})
+    frame["c"] = np.where(a > 0, "up", "down")
+    frame.loc[::9, "a"] = np.nan
+    return frame
 
 
-def test_questions_before_the_fit() -> None:
-    with pytest.raises(NotFittedError):
-        MDMA().query("P(a > 0)")
+@pytest.mark.parametrize("settings", [{"max_seconds": 2}, {"effort": "quick"}])
+def test_efforts_fit_a_mixture_that_answers(settings: dict[str, Any], tmp_path: Path) -> None:
+    model = MDMA(**settings, random_state=0).fit(curved())
+    assert sum(member["weight"] for member in model.members_) == pytest.approx(1)
+    if "effort" in settings:
+        assert {member["steps"] for member in model.members_} == {0}
+    else:
+        assert len(model.members_) == 3
+    assert 0 < model.prob({"a": (0, None)}, given={"c": "up"}) <= 1
+    assert np.isfinite(model.score(curved()))
+    assert not model.impute(curved()).isna().any().any()
+    assert np.isfinite(model.mean("b", given={"a": 1.0}))
+    level = model.cdf({"b": model.ppf(0.3, "b", given={"a": 1.0})}, given={"a": 1.0})
+    assert level == pytest.approx(0.3, abs=1e-3)
+    model.save(tmp_path / "m")
+    again = marginals.load(tmp_path / "m")
+    assert isinstance(again, MDMA)
+    np.testing.assert_array_equal(again.score_samples(curved()), model.score_samples(curved()))
+    assert again.members_ == model.members_
+
+
+def test_an_option_of_one_model_fits_one() -> None:
+    one = MDMA(tensor="copula", rank=1, width=3, max_steps=10, random_state=0).fit(curved())
+    assert one.members_ == []
+    tree = MDMA(width=3, max_steps=10, random_state=0).fit(curved())
+    assert isinstance(tree.module_, marginals.TensorDensity)
+    assert not isinstance(one.module_, marginals.TensorDensity | marginals.Mixture)
+
+
+@pytest.mark.parametrize("settings", [{"max_seconds": 0.5}, {"effort": "quick"}])
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame({"x": [1.0], "y": ["a"]}),
+        pd.DataFrame({"x": [1.0], "y": [2.0]}),
+        pd.DataFrame({"x": [2.0] * 20, "y": np.arange(20.0)}),
+        pd.DataFrame({"c": ["u", "v"] * 30, "d": ["u", "v", "v"] * 20}),  # nothing to couple
+    ],
+    ids=["row", "numbers", "constant", "words"],
+)
+def test_tables_with_little_in_them(settings: dict[str, Any], frame: pd.DataFrame) -> None:
+    assert np.isfinite(MDMA(**settings, random_state=0).fit(frame).score(frame))
+
+
+def test_a_quick_fit_counts_rows_by_their_weight() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(400, 2)), columns=["x", "y"])
+    frame["x"] += np.where(np.arange(400) < 200, -3.0, 3.0)
+    heavy = np.where(np.arange(400) < 200, 9.0, 1.0)
+    model = MDMA(effort="quick", random_state=0).fit(frame, sample_weight=heavy)
+    assert model.prob({"x": (None, 0)}) == pytest.approx(0.9, abs=0.03)
+    assert model.mean("x") == pytest.approx(np.average(frame["x"], weights=heavy), abs=0.2)

@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from marginals.language import Column, Condition, Exact, Interval, OneOf, Query
-from marginals.language.algebra import is_empty
+from marginals.cells.cell import Cell, Exact, Interval, OneOf
+from marginals.language import Column, Condition, Query
 from marginals.language.query_tree import Value
 
 names = st.one_of(
@@ -12,9 +12,7 @@ names = st.one_of(
     ),
     st.text(max_size=6),
 )
-numbers = st.one_of(
-    st.integers(-(10**20), 10**20), st.floats(allow_nan=False, allow_infinity=False)
-)
+numbers = st.integers(-(10**20), 10**20) | st.floats(allow_nan=False, allow_infinity=False)
 texts = st.one_of(
     st.sampled_from(
         ["Oslo", "New York", "2024-01-31", "true", "inf", "in", "12", "007", "it's", "\\"]
@@ -24,45 +22,31 @@ texts = st.one_of(
 values: st.SearchStrategy[Value] = st.one_of(numbers, texts, st.booleans())
 
 
-def _intervals(column: str) -> st.SearchStrategy[Condition]:
-    def build(low: Value | None, high: Value | None, closed: tuple[bool, bool]) -> Interval:
-        return Interval(
-            column, low, high, low is not None and closed[0], high is not None and closed[1]
-        )
-
-    flags = st.tuples(st.booleans(), st.booleans())
-    of_numbers = st.builds(build, st.none() | numbers, st.none() | numbers, flags)
-    of_texts = st.builds(build, st.none() | texts, st.none() | texts, flags)
-    return st.one_of(of_numbers.filter(lambda interval: not is_empty(interval)), of_texts)
+_closed = st.booleans()
+_ends = [st.none() | kind for kind in (numbers, texts)]
+intervals = st.one_of(*(st.builds(Interval, end, end, _closed, _closed) for end in _ends))
 
 
-def _distinct(chosen: list[Value]) -> tuple[Value, ...]:
-    return tuple({(isinstance(value, bool), value): value for value in chosen}.values())
+def _distinct(chosen: list[Value]) -> OneOf:
+    return OneOf(tuple({(isinstance(value, bool), value): value for value in chosen}.values()))
 
 
-def conditions_on(column: str) -> st.SearchStrategy[Condition]:
-    exact = st.builds(Exact, st.just(column), values)
-    sets = st.lists(values, min_size=1, max_size=4).map(lambda v: OneOf(column, _distinct(v)))
-    return st.one_of(exact, _intervals(column), sets)
-
-
-@st.composite
-def condition_lists(draw: st.DrawFn, least: int = 0) -> tuple[Condition, ...]:
-    """Conditions on distinct columns, as `parse` leaves them."""
-    columns = draw(st.lists(names, unique=True, min_size=least, max_size=3))
-    return tuple(draw(conditions_on(column)) for column in columns)
+sets = st.lists(values, min_size=1, max_size=4).map(_distinct)
+cells: st.SearchStrategy[Cell] = st.one_of(st.builds(Exact, values), intervals, sets)
+conditions = st.builds(Condition, names, cells)
 
 
 @st.composite
 def queries(draw: st.DrawFn) -> Query:
     function = draw(st.sampled_from(["P", "p", "E", "SD", "Q"]))
-    given = draw(condition_lists())
+    given = tuple(draw(st.lists(conditions, max_size=3)))
     if function == "P":
-        return Query("P", draw(condition_lists(1)), given)
+        return Query("P", tuple(draw(st.lists(conditions, min_size=1, max_size=3))), given)
     if function == "p":
-        columns = draw(st.lists(names, unique=True, min_size=1, max_size=3))
-        return Query("p", tuple(Exact(column, draw(values)) for column in columns), given)
-    levels = draw(st.lists(st.floats(0, 1), min_size=1, max_size=3)) if function == "Q" else []
+        exact = st.builds(Condition, names, st.builds(Exact, values))
+        return Query("p", tuple(draw(st.lists(exact, min_size=1, max_size=3))), given)
+    level = st.floats(0, 1, exclude_min=True, exclude_max=True)
+    levels = draw(st.lists(level, min_size=1, max_size=3)) if function == "Q" else []
     return Query(function, (Column(draw(names)),), given, tuple(levels))
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from marginals.cells.evidence import Evidence
-from marginals.densities.coupled import CopulaDensity
+from marginals.densities.coupled import CoupledDensity
 from marginals.densities.density import Density
 from marginals.densities.mixture import Mixture
 from marginals.densities.tensor_density import TensorDensity
@@ -100,11 +100,13 @@ def generic_neural(columns: int, width: int, depth: int = 1, hidden: int = 3) ->
 
 
 @torch.no_grad()
-def generic_shared(columns: int, width: int, base: str) -> SharedLeaves:
+def generic_shared(
+    columns: int, width: int, base: str, hidden: int = 4, bend: float = 0.3
+) -> SharedLeaves:
     """Leaves on a bent scale, with components of several sizes."""
-    leaves = SharedLeaves(columns, width, 4, base)
+    leaves = SharedLeaves(columns, width, hidden, base)
     for parameter in leaves.learned.parameters():
-        parameter.add_(0.3 * torch.randn_like(parameter))
+        parameter.add_(bend * torch.randn_like(parameter))
     leaves.learned.location.copy_(2 * torch.randn(columns))
     leaves.learned.unit.copy_(torch.empty(columns).uniform_(0.5, 3))
     leaves.spreads.add_(0.5 * torch.randn_like(leaves.spreads))
@@ -152,7 +154,7 @@ def generic(
 
 
 @torch.no_grad()
-def generic_copula(kinds: Kinds, width: int, own: int, common: int) -> CopulaDensity:
+def generic_copula(kinds: Kinds, width: int, own: int, common: int) -> CoupledDensity:
     """Couple the continuous columns by random loadings; the others are loose."""
     tied = [j for j, kind in enumerate(kinds) if kind is None]
     loose = [j for j, kind in enumerate(kinds) if kind is not None]
@@ -163,7 +165,7 @@ def generic_copula(kinds: Kinds, width: int, own: int, common: int) -> CopulaDen
         owned.append(loose)
     couplings = Couplings(len(tied), width, own, common)
     shake(couplings)
-    return CopulaDensity(Leaves(families, owned), couplings)
+    return CoupledDensity(Leaves(families, owned), couplings)
 
 
 @torch.no_grad()

@@ -3,9 +3,10 @@ import torch
 from scipy.stats import chisquare
 from torch.testing import assert_close
 
-from marginals.cells import Cells, Truncation
+from marginals.cells import Evidence
 from marginals.leaves import CategoricalLeaves
 from tests.laws.statistics import P_VALUE
+from tests.leaves.cells import cells, exact, free
 
 COUNTS = [3, 1, 5, 2]
 
@@ -32,7 +33,7 @@ def test_masses_cdf_and_survival(leaves: CategoricalLeaves, column: int) -> None
     assert_close(out.log_cdf[0].exp(), theta.T.cumsum(0))
     assert_close(out.log_sf[0].exp(), 1 - theta.T.cumsum(0), rtol=0, atol=1e-14)
     assert torch.equal(out.log_sf[0, -1], torch.full((4,), -torch.inf))
-    values = leaves.log_values(Cells(codes, codes), [column])
+    values = leaves.log_values(exact(codes, [column]))
     assert_close(values, out.log_density)
 
 
@@ -46,11 +47,11 @@ def test_cdf_is_a_step_function(leaves: CategoricalLeaves) -> None:
 
 def test_intervals_sets_and_gaps(leaves: CategoricalLeaves) -> None:
     nan, inf = torch.nan, torch.inf
-    lower = torch.tensor([[0.0, -inf, 2.0, nan, 1.0, nan]])
-    upper = torch.tensor([[2.0, 1.0, inf, nan, 1.0, nan]])
-    mask = torch.ones(6, 5, dtype=torch.bool)
+    lower = torch.tensor([[0.0, -inf, 2.0, nan, 1.0, nan, inf]])
+    upper = torch.tensor([[2.0, 1.0, inf, nan, 1.0, nan, -inf]])
+    mask = torch.ones(7, 5, dtype=torch.bool)
     mask[5] = torch.tensor([True, False, True, False, True])
-    cells = Cells(lower, upper, (0,), ((0, mask),))
+    evidence = cells(lower, upper, [2]).with_sets({2: mask})
     theta = mass(leaves, 2).T  # (5, M)
     expected = torch.stack(
         [
@@ -60,23 +61,22 @@ def test_intervals_sets_and_gaps(leaves: CategoricalLeaves) -> None:
             torch.ones(4),
             theta[1],
             theta[0] + theta[2] + theta[4],
+            torch.zeros(4),  # the impossible cell
         ]
     )
-    assert_close(leaves.log_values(cells, [2])[0].exp(), expected)
+    assert_close(leaves.log_values(evidence)[0].exp(), expected)
 
 
 def test_a_short_mask_says_no_to_the_codes_behind_it(leaves: CategoricalLeaves) -> None:
-    hole = torch.full((1, 1), torch.nan)
-    mask = torch.tensor([[True, True]])
-    value = leaves.log_values(Cells(hole, hole, (), ((0, mask),)), [2])
+    value = leaves.log_values(Evidence.of({2: {0, 1}}))
     assert_close(value[0, 0].exp(), mass(leaves, 2)[:, :2].sum(-1))
 
 
 def test_columns_in_any_order(leaves: CategoricalLeaves) -> None:
     x = torch.tensor([[1.0, 0.0], [0.0, 0.0], [4.0, 3.0], [0.0, 1.0]])
-    every = leaves.log_values(Cells(x, x), [0, 1, 2, 3])
+    every = leaves.log_values(exact(x))
     order = [2, 0, 3]
-    assert torch.equal(leaves.log_values(Cells(x[order], x[order]), order), every[order])
+    assert torch.equal(leaves.log_values(exact(x).select(order)), every[order])
 
 
 def test_tiny_masses_keep_their_logarithm(leaves: CategoricalLeaves) -> None:
@@ -91,7 +91,7 @@ def test_tiny_masses_keep_their_logarithm(leaves: CategoricalLeaves) -> None:
 def test_gradients_reach_every_logit_that_counts(leaves: CategoricalLeaves) -> None:
     lower = torch.tensor([[0.0, -1.0, 0.0], [0.0] * 3, [1.0, 0.0, 3.0], [0.0, 1.0, 0.0]])
     upper = torch.tensor([[0.0, 1.0, 2.0], [0.0] * 3, [1.0, 2.0, 4.0], [0.0, 1.0, 0.0]])
-    leaves.log_values(Cells(lower, upper, (0, 1, 2, 3)), [0, 1, 2, 3]).sum().backward()
+    leaves.log_values(cells(lower, upper)).sum().backward()
     gradient = leaves.logits.grad
     assert gradient.isfinite().all()
     assert (gradient[2] != 0).all()
@@ -125,8 +125,7 @@ def test_quantiles_at_the_ends(leaves: CategoricalLeaves, dtype: torch.dtype) ->
 def test_draws_follow_the_masses(leaves: CategoricalLeaves) -> None:
     count = 20_000
     components = torch.randint(4, (4, count))
-    hole = torch.full((4, count), torch.nan)
-    codes = leaves.sample(components, [0, 1, 2, 3], Truncation(hole, hole))
+    codes = leaves.sample(components, free(count, [0, 1, 2, 3]))
     for column in [0, 2, 3]:
         for component in range(4):
             drawn = codes[column, components[column] == component]
@@ -143,9 +142,8 @@ def test_draws_stay_inside_what_is_known(leaves: CategoricalLeaves) -> None:
     lower = torch.tensor([[1.0] * 100, [1.0] * 100])
     upper = torch.tensor([[1.0] * 100, [3.0] * 100])
     mask = torch.tensor([[False, False, False, True, True]])
-    codes = leaves.sample(
-        torch.randint(4, (2, 100)), [0, 2], Truncation(lower, upper, ((1, mask),))
-    )
+    evidence = cells(lower, upper, [0, 2]).with_sets({2: mask})
+    codes = leaves.sample(torch.randint(4, (2, 100)), evidence)
     assert (codes[0] == 1).all()
     assert (codes[1] == 3).all()
 
@@ -161,6 +159,14 @@ def test_start_mixes_the_row_with_the_margin(leaves: CategoricalLeaves) -> None:
     margin = torch.tensor([3.0, 2.0, 1.0]) / 6
     kernel = torch.nn.functional.one_hot(rows[0].long(), 3)
     assert_close(mass(leaves, 0), 0.5 * margin + 0.5 * kernel)
+
+
+def test_expectations_are_sums() -> None:
+    leaves = CategoricalLeaves([3, 2], width=4)
+    codes = torch.arange(3.0)
+    masses = leaves.evaluate(codes.expand(2, 3), [0, 1]).log_density.exp()  # (2, 3, 4)
+    expected = (masses * codes[None, :, None] ** 2).sum(1)
+    assert_close(leaves.expect(lambda x: x**2, [0, 1]), expected)
 
 
 @pytest.mark.parametrize("categories", [[0], [2, -1]])

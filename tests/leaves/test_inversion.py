@@ -8,16 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from marginals.cells import Truncation
 from marginals.leaves import NeuralLeaves
 from marginals.leaves import neural as module
 from marginals.leaves.monotone import bracket, value
 from marginals.numerics import invert_monotone
 from tests.laws.registry import generic_neural
+from tests.leaves.cells import cells, free
+from tests.leaves.test_scale import LEVELS, logarithms
 
 DTYPES = [torch.float32, torch.float64]
-# To within 1e-12 of both ends, and the smallest numbers there are.
-LEVELS = [1e-300, 1e-12, 1e-3, 0.5, 0.9]
 
 
 class Counter:
@@ -39,13 +38,6 @@ def counter(monkeypatch: pytest.MonkeyPatch) -> Counter:
     out = Counter()
     monkeypatch.setattr(module, "invert_monotone", out)
     return out
-
-
-def logarithms(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return log u and log(1 - u) for the levels and their mirror images."""
-    u = torch.tensor(LEVELS, dtype=torch.float64)
-    near, far = u.log(), torch.log1p(-u)
-    return torch.cat([near, far]).to(dtype), torch.cat([far, near]).to(dtype)
 
 
 @torch.no_grad()
@@ -71,36 +63,27 @@ KINDS = ["plain", "nearly flat", "steep", "mixed"]
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 1), (1, 4), (2, 3), (3, 2)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_mixtures_are_inverted_to_rounding(
+def test_mixtures_and_chosen_leaves_are_inverted_to_rounding(
     kind: str, shape: tuple[int, int], dtype: torch.dtype, counter: Counter
 ) -> None:
     leaves = shaped(kind, *shape).to(dtype)
-    log_u, log_1mu = (t.reshape(1, 1, -1) for t in logarithms(dtype))
+    log_u, log_1mu = logarithms(dtype)
     weights = torch.randn(1, 1, 4, dtype=dtype).log_softmax(-1)
-    x = leaves.invert(log_u, log_1mu, weights, [0])[0, 0]
+    x = leaves.invert(log_u[None, None], log_1mu[None, None], weights, [0])[0, 0]
     assert counter.calls <= 250
-    target = (log_u - log_1mu)[0, 0]
 
     def logit(x: Tensor) -> Tensor:
         at = leaves.evaluate(x[None], [0])
         parts = [(weights[0] + part[0]).logsumexp(-1) for part in (at.log_cdf, at.log_sf)]
         return parts[0] - parts[1]
 
-    assert_at_rounding(logit, x, target, leaves)
+    assert_at_rounding(logit, x, log_u - log_1mu, leaves)
 
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(1, 1), (1, 4), (2, 3), (3, 2)])
-@pytest.mark.parametrize("kind", KINDS)
-def test_chosen_leaves_are_inverted_to_rounding(
-    kind: str, shape: tuple[int, int], dtype: torch.dtype, counter: Counter
-) -> None:
-    leaves = shaped(kind, *shape).to(dtype)
-    log_u, log_1mu = (t.repeat(4)[None] for t in logarithms(dtype))
+    counter.calls = 0
+    log_u, log_1mu = log_u.repeat(4)[None], log_1mu.repeat(4)[None]
     components = torch.arange(4).repeat_interleave(2 * len(LEVELS))[None]
-    hole = torch.full_like(log_u, torch.nan)
-    x = leaves.invert_chosen(log_u, log_1mu, components, [0], Truncation(hole, hole))
-    assert x.isfinite().all()
+    within = free(log_u.shape[1], [0]).to("cpu", dtype)
+    x = leaves.invert_chosen(log_u, log_1mu, components, within)
     assert counter.calls <= 250
 
     def z(x: Tensor) -> Tensor:
@@ -161,7 +144,7 @@ def test_truncated_draws_stay_inside_and_are_monotone_in_u(
     u = torch.linspace(1e-6, 1 - 1e-6, 101, dtype=torch.float64)[None]
     lower, upper = (torch.full_like(u, end, dtype=dtype) for end in bounds)
     zeros = torch.zeros(1, 101, dtype=torch.long)
-    x = leaves.invert_chosen(u.log(), torch.log1p(-u), zeros, [0], Truncation(lower, upper))
+    x = leaves.invert_chosen(u.log(), torch.log1p(-u), zeros, cells(lower, upper))
     assert ((x >= lower) & (x <= upper)).all()
     assert (x.diff() >= 0).all()
     # The share of the interval's mass below x is u again.
@@ -172,9 +155,6 @@ def test_truncated_draws_stay_inside_and_are_monotone_in_u(
     tolerance = 1e-9 if dtype == torch.float64 else 2e-3
     gap = ((part - whole).exp().double() - u[0])[inside].abs()
     assert gap.max() < tolerance * (1 if abs(bounds[0]) < 1e3 else 1e3)
-
-
-raw = st.floats(-3, 5)
 
 
 @given(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from marginals.cells import Cells
+from marginals.cells import Evidence
 from marginals.leaves import Leaves, NeuralLeaves, SharedLeaves
 from marginals.leaves.family import LeafFamily
 from marginals.leaves.repeats import find_repeats
@@ -11,7 +11,7 @@ from marginals.leaves.repeats import find_repeats
 ROWS, COLUMNS, WIDTH = 60, 4, 3
 
 
-def lattice(step: float = 0.5) -> Cells:
+def lattice(step: float = 0.5) -> Evidence:
     """Two columns of a lattice between two exact ones, with gaps and open ends."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(COLUMNS, ROWS, generator=generator, dtype=torch.float64)
@@ -22,9 +22,8 @@ def lattice(step: float = 0.5) -> Cells:
     lower[1, lower[1] < -1] = -torch.inf
     upper[2, upper[2] > 1] = torch.inf
     missing = torch.rand(COLUMNS, ROWS, generator=generator) < 0.3
-    return Cells(
-        lower.masked_fill(missing, torch.nan), upper.masked_fill(missing, torch.nan), (1, 2)
-    )
+    lower, upper = (side.masked_fill(missing, torch.nan) for side in (lower, upper))
+    return Evidence.interval(lower.T, upper.T)
 
 
 @pytest.mark.parametrize("family", [SharedLeaves, NeuralLeaves])
@@ -32,8 +31,8 @@ def test_values_and_gradients_are_those_of_each_cell(family: type[LeafFamily]) -
     torch.manual_seed(0)
     one = family(COLUMNS, WIDTH).double()  # type: ignore[call-arg]
     leaves, cells = Leaves([one], [range(COLUMNS)]), lattice()
-    found = leaves.log_values(cells, range(COLUMNS))
-    expected = one.log_values(cells, range(COLUMNS))
+    found = leaves.log_values(cells)
+    expected = one.log_values(cells)
     torch.testing.assert_close(found, expected)
     weights = torch.randn(found.shape, dtype=found.dtype)
     parameters = list(one.parameters())
@@ -42,14 +41,14 @@ def test_values_and_gradients_are_those_of_each_cell(family: type[LeafFamily]) -
 
 
 def test_distinct_cells_are_found() -> None:
-    cells = lattice().take([1, 2])
+    cells = lattice().select([1, 2])
     found = find_repeats(cells)
     assert found is not None
-    assert found.cells.lower.shape[1] < ROWS / 2
-    for whole, distinct in ((cells.lower, found.cells.lower), (cells.upper, found.cells.upper)):
+    assert len(found.cells) < ROWS / 2
+    for whole, distinct in zip(cells.by_column(), found.cells.by_column(), strict=True):
         back = distinct.gather(1, found.index)
         torch.testing.assert_close(back, whole, equal_nan=True, rtol=0, atol=0)
 
 
 def test_cells_that_differ_are_left_alone() -> None:
-    assert find_repeats(lattice(step=1e-6).take([1, 2])) is None
+    assert find_repeats(lattice(step=1e-6).select([1, 2])) is None

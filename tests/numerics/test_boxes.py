@@ -14,7 +14,7 @@ from marginals.numerics.normal_boxes import log_box, log_box2, log_box_qmc, samp
 from tests.laws.statistics import P_VALUE
 
 INF = math.inf
-RHOS = [0.0, 1e-9, 0.3, -0.3, 0.9, -0.99, 0.9999, 1 - 1e-8, -(1 - 1e-8)]
+RHOS = [0.0, 1e-9, 0.3, -0.99, 0.9999, -(1 - 1e-8)]
 PAIRS = {
     "quadrant": ((-INF, -INF), (0.0, 0.0)),
     "cdf": ((-INF, -INF), (1.0, -0.5)),
@@ -45,11 +45,11 @@ def correlation(size: int) -> Tensor:
 
 def exact_pair(lower: tuple[float, ...], upper: tuple[float, ...], cholesky: Tensor) -> float:
     """Integrate with mpmath, split wherever the second interval opens or closes."""
-    slope, width = (mpmath.mpf(x) for x in cholesky[1].tolist())
-    with mpmath.workdps(30):
+    with mpmath.workdps(20):
+        slope, width = (mpmath.mpf(x) for x in cholesky[1].tolist())
         cuts = {mpmath.mpf(x) for x in (-12, -6, -3, 0, 3, 6, 12)}
         if slope:
-            for end, step in itertools.product((lower[1], upper[1]), range(-12, 13, 2)):
+            for end, step in itertools.product((lower[1], upper[1]), range(-12, 13, 3)):
                 if math.isfinite(end):
                     cuts.add((mpmath.mpf(end) + step * width) / slope)
         low, high = (mpmath.mpf(max(-14.0, min(14.0, x))) for x in (lower[0], upper[0]))
@@ -75,38 +75,32 @@ def test_two_columns(rho: float, pair: str) -> None:
     assert got <= 1e-12
 
 
-@pytest.mark.parametrize("rho", RHOS)
-def test_quadrant_has_a_closed_form(rho: float) -> None:
+@pytest.mark.parametrize("rho", [*RHOS, -0.3, 0.9, 1 - 1e-8])
+def test_quadrants_and_far_tails(rho: float) -> None:
     end = torch.zeros(2)
     got = log_box2(end - INF, end, end, factor(rho)).exp()
     angle = math.atan2(rho, factor(rho)[1, 1])
     assert_close(got.item(), 0.25 + angle / (2 * math.pi), rtol=1e-10, atol=1e-13)
-
-
-def test_far_tails_stay_positive_and_ordered() -> None:
     lower = torch.tensor([10.0, 30.0, 100.0, 1000.0])[:, None].expand(4, 2)
-    for rho in RHOS:
-        got = log_box2(lower, lower + INF, torch.zeros(2), factor(rho))
-        assert got.isfinite().all()
-        # Between the bound of one column and the least density of the corner.
-        assert (got <= log_normal_interval(lower[:, 0], lower[:, 0] + INF) + 1e-9).all()
-        assert (got.diff() < 0).all()
-        if rho == 0:
-            tail = log_normal_interval(lower[:, 0], lower[:, 0] + INF)
-            assert_close(got, 2 * tail, rtol=1e-12, atol=1e-10)
+    got = log_box2(lower, lower + INF, torch.zeros(2), factor(rho))
+    tail = log_normal_interval(lower[:, 0], lower[:, 0] + INF)
+    assert got.isfinite().all()
+    assert (got <= tail + 1e-9).all()
+    assert (got.diff() < 0).all()
+    if rho == 0:
+        assert_close(got, 2 * tail, rtol=1e-12, atol=1e-10)
 
 
-def test_narrow_boxes_are_as_exact_as_their_gap() -> None:
+@pytest.mark.parametrize("rho", [0.0, 0.5, -0.9])
+def test_narrow_boxes_are_as_exact_as_their_gap(rho: float) -> None:
     gap = torch.tensor([[1e-12, 1e-12], [1e-9, 1e-12], [1e-12, 1.0]])
-    lower = torch.tensor([5.0, 4.0])
-    for rho in (0.0, 0.5, -0.9):
-        cholesky = factor(rho)
-        got = log_box2(lower, lower + gap, torch.zeros(2), cholesky, gap)
-        normal = torch.distributions.MultivariateNormal(torch.zeros(2), scale_tril=cholesky)
-        assert_close(got[:2], normal.log_prob(lower) + gap[:2].log().sum(1), rtol=0, atol=1e-7)
-        a, b = ((x - rho * 5.0) / cholesky[1, 1] for x in (lower[1], lower[1] + 1.0))
-        first = -12.5 - 0.5 * math.log(2 * math.pi) + math.log(1e-12)
-        assert_close(got[2], first + log_normal_interval(a, b), rtol=0.0, atol=1e-9)
+    lower, cholesky = torch.tensor([5.0, 4.0]), factor(rho)
+    got = log_box2(lower, lower + gap, torch.zeros(2), cholesky, gap)
+    normal = torch.distributions.MultivariateNormal(torch.zeros(2), scale_tril=cholesky)
+    assert_close(got[:2], normal.log_prob(lower) + gap[:2].log().sum(1), rtol=0, atol=1e-7)
+    a, b = ((x - rho * 5.0) / cholesky[1, 1] for x in (lower[1], lower[1] + 1.0))
+    first = -12.5 - 0.5 * math.log(2 * math.pi) + math.log(1e-12)
+    assert_close(got[2], first + log_normal_interval(a, b), rtol=0.0, atol=1e-9)
 
 
 def test_empty_boxes() -> None:
@@ -114,18 +108,13 @@ def test_empty_boxes() -> None:
     upper = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]], requires_grad=True)
     got = log_box2(lower, upper, torch.zeros(2), factor(0.5))
     assert (got == -INF).all()
-    grads = torch.autograd.grad(got.sum(), (lower, upper))
-    assert all((g == 0).all() for g in grads)
-
-
-def test_one_column_is_the_interval() -> None:
-    lower, upper = torch.tensor([[-INF], [3.0], [0.0]]), torch.tensor([[1.0], [4.0], [INF]])
-    got = log_box(lower, upper, torch.tensor([1.0]), torch.tensor([[2.0]]))
-    expected = log_normal_interval((lower - 1) / 2, (upper - 1) / 2).squeeze(-1)
-    assert_close(got, expected)
+    assert all((g == 0).all() for g in torch.autograd.grad(got.sum(), (lower, upper)))
 
 
 def test_mean_and_scale_are_taken_out() -> None:
+    lower, upper = torch.tensor([[-INF], [3.0], [0.0]]), torch.tensor([[1.0], [4.0], [INF]])
+    one = log_box(lower, upper, torch.tensor([1.0]), torch.tensor([[2.0]]))
+    assert_close(one, log_normal_interval((lower - 1) / 2, (upper - 1) / 2).squeeze(-1))
     lower, upper = torch.tensor([-1.0, 0.0]), torch.tensor([0.5, 2.0])
     scale, mean = torch.tensor([2.0, 5.0]), torch.tensor([3.0, -1.0])
     plain = log_box2(lower, upper, torch.zeros(2), factor(0.7))
@@ -147,40 +136,32 @@ def test_gradients_of_two_columns() -> None:
 
     start = (lower.detach().nan_to_num(0, 0, 0), upper.detach().nan_to_num(0, 0, 0))
     inputs = (*(x.requires_grad_() for x in start), mean, cholesky)
-    assert gradcheck(function, inputs, rtol=1e-5, atol=1e-7)
+    assert gradcheck(function, inputs, rtol=1e-5, atol=1e-7, fast_mode=True)
     grads = torch.autograd.grad(log_box2(lower, upper, mean, cholesky).sum(), (lower, upper))
     assert all(g.isfinite().all() for g in grads)
 
 
-@pytest.mark.parametrize("size", [2, 3, 5, 8])
+@pytest.mark.parametrize("size", [2, 3, 5])
 def test_many_columns_against_scipy(size: int) -> None:
     covariance = correlation(size)
     lower, upper = -torch.rand(size) * 2, torch.rand(size) * 2 + 0.2
     lower[0], upper[-1] = -INF, INF
-    log_mass, error = log_box_qmc(
-        lower, upper, torch.zeros(size), torch.linalg.cholesky(covariance), tolerance=1e-5
-    )
+    cholesky = torch.linalg.cholesky(covariance)
+    log_mass, error = log_box_qmc(lower, upper, torch.zeros(size), cholesky, tolerance=1e-5)
     assert error <= 1e-5
-    expected = multivariate_normal.cdf(
-        upper.numpy(),
-        cov=covariance.numpy(),
-        lower_limit=lower.numpy(),
-        abseps=1e-7,
-        releps=1e-7,
-        maxpts=2_000_000,
-        rng=0,
-    )
+    limits = {"lower_limit": lower.numpy(), "abseps": 1e-7, "releps": 1e-7, "maxpts": 2_000_000}
+    expected = multivariate_normal.cdf(upper.numpy(), cov=covariance.numpy(), rng=0, **limits)
     assert abs(log_mass.exp().item() - expected) < 3e-5
 
 
-def test_equal_correlations_have_a_closed_form() -> None:
-    # The chance that the first of n + 1 equal and independent columns is the largest.
-    for size in (3, 6):
-        cholesky = torch.linalg.cholesky(torch.eye(size) + 1).expand(4, size, size)
-        end = torch.zeros(4, size)
-        log_mass, error = log_box_qmc(end - INF, end, end, cholesky)
-        assert (error < 1e-4).all()
-        assert ((log_mass.exp() - 1 / (size + 1)).abs() < 1.5 * error + 1e-6).all()
+@pytest.mark.parametrize("size", [3, 6])
+def test_equal_correlations_have_a_closed_form(size: int) -> None:
+    # The probability that the first of n + 1 equal and independent columns is the largest.
+    cholesky = torch.linalg.cholesky(torch.eye(size) + 1).expand(4, size, size)
+    end = torch.zeros(4, size)
+    log_mass, error = log_box_qmc(end - INF, end, end, cholesky)
+    assert (error < 1e-4).all()
+    assert ((log_mass.exp() - 1 / (size + 1)).abs() < 1.5 * error + 1e-6).all()
 
 
 def test_independent_columns_are_exact_in_the_tails() -> None:
@@ -193,42 +174,38 @@ def test_independent_columns_are_exact_in_the_tails() -> None:
 
 def test_points_are_fixed_by_the_seed_and_stop_at_the_cap() -> None:
     end, cholesky = torch.zeros(3, 4), torch.linalg.cholesky(correlation(4))
+    box = (end - 1, end + 1, end, cholesky)
     before = torch.random.get_rng_state()
-    first = log_box_qmc(end - 1, end + 1, end, cholesky, seed=5)
+    first, again, other = (log_box_qmc(*box, seed=seed) for seed in (5, 5, 6))
     assert (torch.random.get_rng_state() == before).all()
-    again = log_box_qmc(end - 1, end + 1, end, cholesky, seed=5)
-    other = log_box_qmc(end - 1, end + 1, end, cholesky, seed=6)
     assert_close(first, again, rtol=0.0, atol=0.0)
     assert (first[0] != other[0]).all()
-    rough = log_box_qmc(end - 1, end + 1, end, cholesky, tolerance=1e-30, max_points=256)
-    assert (rough[1] > 0).all()
+    assert (log_box_qmc(*box, tolerance=1e-30, max_points=256)[1] > 0).all()
 
 
 def test_gradients_for_fixed_points() -> None:
     cholesky = torch.linalg.cholesky(correlation(3)).requires_grad_()
     lower = torch.tensor([[-1.0, -0.2, -2.0]], requires_grad=True)
     upper = torch.tensor([[0.5, 0.3, 2.0]], requires_grad=True)
+    zero, few = torch.zeros(3), {"tolerance": 1.0, "max_points": 128}
 
     def function(low: Tensor, high: Tensor, cholesky: Tensor) -> Tensor:
-        return log_box_qmc(
-            low, high, torch.zeros(3), cholesky.tril(), tolerance=1.0, max_points=128
-        )[0]
+        return log_box_qmc(low, high, zero, cholesky.tril(), **few)[0]
 
     assert gradcheck(function, (lower, upper, cholesky), rtol=1e-5, atol=1e-7)
     open_end = torch.tensor([[-INF, -1.0, 0.0]], requires_grad=True)
-    value = log_box(open_end, open_end.detach() + 1.0, torch.zeros(3), cholesky)
-    assert (value == -INF).all()
-    value = log_box(open_end, torch.tensor([0.0, INF, 1.0]), torch.zeros(3), cholesky)
+    assert (log_box(open_end, open_end.detach() + 1.0, zero, cholesky) == -INF).all()
+    value = log_box(open_end, torch.tensor([0.0, INF, 1.0]), zero, cholesky)
     grads = torch.autograd.grad(value.sum(), (open_end, cholesky))
     assert all(g.isfinite().all() for g in grads)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_float32_in_float32_out(size: int) -> None:
-    lower, upper = torch.full((5, size), -1.0), torch.linspace(0.0, 2.0, 5)[:, None]
-    upper = upper.expand(5, size)
-    cholesky = torch.linalg.cholesky(correlation(size)).float()
-    single = (lower.float(), upper.float(), torch.zeros(size).float(), cholesky)
+    lower = torch.full((5, size), -1.0)
+    upper = torch.linspace(0.0, 2.0, 5)[:, None].expand(5, size)
+    cholesky = torch.linalg.cholesky(correlation(size))
+    single = [x.float() for x in (lower, upper, torch.zeros(size), cholesky)]
     got = log_box(*single)
     assert got.dtype == torch.float32
     assert_close(got.double(), log_box(*(x.double() for x in single)), rtol=1e-6, atol=1e-6)
@@ -242,20 +219,18 @@ def test_errors_name_the_argument() -> None:
         log_box(three, three, three, torch.eye(2))
 
 
-def draws(
-    lower: Tensor, upper: Tensor, cholesky: Tensor, count: int = 4000, rounds: int = 64
-) -> Tensor:
+def draws(lower: Tensor, upper: Tensor, cholesky: Tensor, count: int, rounds: int = 64) -> Tensor:
     size = len(lower)
     low, high = lower.expand(count, size), upper.expand(count, size)
     return sample_box(low, high, torch.zeros(size), cholesky, rounds=rounds)
 
 
-@pytest.mark.parametrize("rounds", [64, 0], ids=["rejection", "importance"])
-@pytest.mark.parametrize("rho", [0.0, 0.8, -0.95])
+@pytest.mark.parametrize(("rho", "rounds"), [(0.0, 64), (0.8, 0), (-0.95, 64), (-0.95, 0)])
 def test_draws_follow_the_truncated_normal(rho: float, rounds: int) -> None:
+    """By rejection and, without rounds, by importance."""
     lower, upper = torch.tensor([-INF, 0.5]), torch.tensor([1.0, 1.5])
     cholesky = factor(rho)
-    drawn = draws(lower, upper, cholesky, 2000 if rounds else 500, rounds)
+    drawn = draws(lower, upper, cholesky, 1000 if rounds else 400, rounds)
     assert ((drawn >= lower) & (drawn <= upper)).all()
     total = log_box2(lower, upper, torch.zeros(2), cholesky)
     for j in range(2):
@@ -266,21 +241,14 @@ def test_draws_follow_the_truncated_normal(rho: float, rounds: int) -> None:
         assert kstest(u.numpy(), "uniform").pvalue > P_VALUE
 
 
-def test_draws_in_tails_and_narrow_boxes_stay_inside() -> None:
+def test_draws_in_tails_narrow_and_open_boxes() -> None:
     cholesky = torch.linalg.cholesky(correlation(3))
-    lower = torch.tensor([8.0, -INF, 0.5])
-    upper = torch.tensor([INF, -6.0, 0.5 + 1e-6])
-    drawn = draws(lower, upper, cholesky, 200)
+    lower, upper = torch.tensor([8.0, -INF, 0.5]), torch.tensor([INF, -6.0, 0.5 + 1e-6])
+    drawn = draws(lower, upper, cholesky, 50)
     assert drawn.isfinite().all()
     assert ((drawn >= lower) & (drawn <= upper)).all()
-
-
-def test_open_boxes_draw_the_normal() -> None:
-    covariance = correlation(3)
-    cholesky = torch.linalg.cholesky(covariance)
-    drawn = draws(torch.full((3,), -INF), torch.full((3,), INF), cholesky)
-    white = torch.linalg.solve_triangular(cholesky, drawn.T, upper=False)
-    for z in white:
+    drawn = draws(torch.full((3,), -INF), torch.full((3,), INF), cholesky, 4000)
+    for z in torch.linalg.solve_triangular(cholesky, drawn.T, upper=False):
         assert kstest(z.numpy(), "norm").pvalue > P_VALUE
 
 

@@ -17,7 +17,7 @@ LONG = "a_long_name_of_a_question_that_cost_$5_or_$6"
 
 @pytest.fixture(autouse=True)
 def _pictures() -> Iterator[None]:
-    """Draw to memory, close what was drawn, and see that nobody's settings were changed."""
+    """Draw to memory, close all figures, and check that matplotlib's settings are unchanged."""
     import matplotlib.pyplot as plt
 
     plt.switch_backend("agg")

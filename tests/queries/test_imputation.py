@@ -19,6 +19,10 @@ def holes(frame: pd.DataFrame) -> pd.DataFrame:
     return out
 
 
+def bounds(model: MDMA, table: pd.DataFrame, level: float) -> tuple[Any, Any]:
+    return Imputation(model.module_, model.schema_, table).bounds(level)
+
+
 @pytest.mark.parametrize("method", ["mean", "median", "mode", "draw"])
 def test_fills_what_is_missing_and_nothing_else(
     model: MDMA, holes: pd.DataFrame, method: str
@@ -49,52 +53,40 @@ def test_fills_with_the_conditional(model: MDMA, holes: pd.DataFrame) -> None:
     assert float(line["upper"]) == pytest.approx(high, rel=1e-4)
 
 
-def test_draws_are_joint_and_many(model: MDMA, holes: pd.DataFrame) -> None:
-    tables = model.impute(holes, "draw", draws=3, random_state=0)
-    assert len(tables) == 3
-    assert not tables[0].equals(tables[1])
-
-
 def test_batches_make_no_difference(
     model: MDMA, holes: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = model.impute(holes)
-    lines = model.impute_interval(holes)
-    monkeypatch.setattr(type(model.module_), "rows_at_once", lambda self: 7)
+    whole, lines = model.impute(holes), model.impute_interval(holes)
+    monkeypatch.setattr(type(model.module_), "rows_at_once", lambda self: 70)
     parted = model.impute(holes)
     numbers, day = parted.select_dtypes("number"), pd.Timedelta("1min")
     pd.testing.assert_frame_equal(numbers, whole[numbers.columns], rtol=1e-4)
     assert ((parted["day"] - whole["day"]).abs() < day).all()
     assert (parted["city"] == whole["city"]).all()
-    assert len(model.impute_interval(holes)) == len(lines)
+    keys = ["row", "column"]
+    found = model.impute_interval(holes)[keys].sort_values(keys, ignore_index=True)
+    pd.testing.assert_frame_equal(found, lines[keys].sort_values(keys, ignore_index=True))
 
 
-def test_a_complete_table_stays(model: MDMA, frame: pd.DataFrame) -> None:
+def test_some_of_the_columns_of_some_tables(
+    model: MDMA, holes: pd.DataFrame, frame: pd.DataFrame
+) -> None:
     pd.testing.assert_frame_equal(model.impute(frame), frame)
-
-
-def test_a_part_of_the_columns(model: MDMA, holes: pd.DataFrame) -> None:
-    done = model.impute(holes[["city", "x"]])
-    assert list(done.columns) == ["city", "x"]
-    assert not done.isna().any().any()
-
-
-def test_views_impute(model: MDMA, holes: pd.DataFrame) -> None:
-    view = model.marginal(["x", "count"])
-    done = view.impute(holes[["x", "count"]])
-    assert not done.isna().any().any()
-
-
-def test_a_column_without_any_value(model: MDMA, frame: pd.DataFrame) -> None:
-    # pandas holds it as floats, whatever the column was when it was fitted.
-    empty = frame.head(3).assign(city=np.nan, grade=np.nan, count=np.nan)
-    done = model.impute(empty)
+    for fitted, columns in ((model, ["city", "x"]), (model.marginal(["x", "count"]), ["x"])):
+        done = fitted.impute(holes[columns])
+        assert list(done.columns) == columns
+        assert not done.isna().any().any()
+    # pandas holds columns without any value as floats, whatever they were when fitted.
+    done = model.impute(frame.head(3).assign(city=np.nan, grade=np.nan, count=np.nan))
     assert set(done["city"]) <= set(frame["city"])
     assert not done.isna().any().any()
+    x = 1e-3 * np.random.default_rng(0).normal(size=(40, 2))  # numbers of small spread
+    x[::3, 1] = np.nan
+    assert np.abs(MDMA(width=2, max_steps=5, random_state=0).fit(x).impute(x)).max() < 0.1
 
 
 def test_bounds_are_the_intervals_as_tables(model: MDMA, holes: pd.DataFrame) -> None:
-    lower, upper = Imputation(*model._parts(), holes).bounds(0.8)
+    lower, upper = bounds(model, holes, 0.8)
     lines = model.impute_interval(holes, 0.8)
     for side, table in (("lower", lower), ("upper", upper)):
         assert list(table.columns) == list(holes.columns)
@@ -106,51 +98,73 @@ def test_bounds_are_the_intervals_as_tables(model: MDMA, holes: pd.DataFrame) ->
     assert lower["city"].isna().equals(holes["city"].isna())  # no order, no interval
 
 
-def test_intervals_hold_the_share_of_draws(model: MDMA, holes: pd.DataFrame) -> None:
-    lower, upper = Imputation(*model._parts(), holes).bounds(0.8)
+def test_intervals_hold_the_share_of_joint_draws(model: MDMA, holes: pd.DataFrame) -> None:
+    lower, upper = bounds(model, holes, 0.8)
     tables = model.impute(holes, "draw", draws=50, random_state=0)
+    assert len(tables) == 50
+    assert not tables[0].equals(tables[1])
     gaps = holes["x"].isna()
     inside = [((t["x"] >= lower["x"]) & (t["x"] <= upper["x"]))[gaps].mean() for t in tables]
     cells = int(gaps.sum()) * len(tables)
     assert np.mean(inside) == pytest.approx(0.8, abs=4 * np.sqrt(0.16 / cells))
 
 
-def test_many_draws_are_as_many_passes_over_the_rows_as_one(
-    model: MDMA, holes: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-    density = type(model.module_)
-    sample_rows = density.sample_rows
-
-    def counted(self: Any, given: Any, draws: int, generator: Any = None) -> Any:
-        asked.append((len(given), draws))
-        return sample_rows(self, given, draws, generator)
-
-    monkeypatch.setattr(density, "sample_rows", counted)
-    model.impute(holes, "draw", draws=4, random_state=0)
-    assert asked == [(len(holes), 4)]
-
-
-def test_the_number_of_passes_does_not_depend_on_the_patterns(
+def test_the_number_of_passes_depends_on_neither_draws_nor_patterns(
     model: MDMA, holes: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert len(holes.isna().drop_duplicates()) > 50
-    calls = []
+    calls: list[tuple[str, Any]] = []
     density = type(model.module_)
-    univariates = density.univariates
+    for name in ("univariates", "sample_rows"):
 
-    def counted(self: Any, *parts: Any) -> Any:
-        calls.append(parts)
-        return univariates(self, *parts)
+        def counted(self: Any, given: Any, *rest: Any, name: str = name, own: Any = None) -> Any:
+            calls.append((name, (len(given), rest[0])))
+            return own(self, given, *rest)
 
-    monkeypatch.setattr(density, "univariates", counted)
+        own = getattr(density, name)
+        monkeypatch.setattr(density, name, lambda *a, own=own, f=counted: f(*a, own=own))
+    model.impute(holes, "draw", draws=4, random_state=0)
+    assert calls == [("sample_rows", (len(holes), 4))]
     model.impute(holes)
     model.impute_interval(holes)
-    assert len(calls) == 2
+    assert [name for name, _ in calls[1:]] == ["univariates"] * 2
 
 
-def test_numbers_of_small_spread() -> None:
-    x = 1e-3 * np.random.default_rng(0).normal(size=(40, 2))
-    x[::3, 1] = np.nan
-    done = MDMA(width=2, max_steps=5, random_state=0).fit(x).impute(x)
-    assert np.abs(done).max() < 0.1
+@pytest.mark.parametrize(
+    ("method", "arguments", "message"),
+    [
+        ("impute", {"method": "mice"}, "`method` to be"),
+        ("impute", {"draws": 2}, "`draws` to be 1"),
+        ("impute_interval", {"level": 1.0}, "`level`"),
+    ],
+)
+def test_refusals(model: MDMA, method: str, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        getattr(model, method)(pd.DataFrame({"x": [None]}), **arguments)
+
+
+# Surprise ---------------------------------------------------------------------------------------
+
+
+def test_surprise_is_the_conditional_log_density(model: MDMA, holes: pd.DataFrame) -> None:
+    rows = holes.head(20)
+    found = model.surprise(rows)
+    assert found.isna().equals(rows.isna())
+    for name in ("x", "count", "city", "price"):
+        seen = rows[rows[name].notna()]
+        expected = -model.logpdf(seen[[name]], given=seen.drop(columns=name))
+        np.testing.assert_allclose(found.loc[seen.index, name], expected, rtol=1e-3, atol=1e-3)
+
+
+def test_centred_surprise_compares_columns() -> None:
+    """The same columns in other units: the cell that is out is to blame whatever its unit."""
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=300)
+    frame = pd.DataFrame({"small": 1e-6 * a, "large": 1e6 * (a + rng.normal(size=300))})
+    model = MDMA(width=4, max_steps=100, random_state=0).fit(frame)
+    odd = pd.DataFrame({"small": [5e-6], "large": [0.0]})
+    assert model.surprise(odd).idxmax(axis=1).tolist() == ["large"]  # a wide column, always likely
+    assert model.surprise(odd, centred=True).idxmax(axis=1).tolist() == ["small"]
+    assert model.surprise(frame, centred=True).mean().abs().max() < 0.3
+    one = model.surprise(frame[["large"]], centred=True) - model.surprise(frame[["large"]])
+    assert one["large"].std() == pytest.approx(0, abs=1e-9)

@@ -13,16 +13,34 @@ SOME = {"x": 110.0, "city": "Oslo", "count": 3}
 
 def test_density_integrates_to_one(model: MDMA) -> None:
     grid = pd.DataFrame({"x": np.linspace(-400, 600, 20_001)})
-    assert np.trapezoid(model.pdf(grid), grid["x"]) == pytest.approx(1, abs=1e-3)
-    assert np.trapezoid(model.pdf(grid, given={"city": "Oslo"}), grid["x"]) == pytest.approx(
-        1, abs=1e-3
-    )
+    for given in (None, {"city": "Oslo"}):
+        area = np.trapezoid(model.pdf(grid, given=given), grid["x"])
+        assert area == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"), [("x", 60, 130), ("share", 0.01, 0.6), ("wait", 1e-3, 50)]
+)
+def test_densities_are_in_the_units_of_the_user(
+    model: MDMA, name: str, low: float, high: float
+) -> None:
+    grid = np.linspace(low, high, 20_001)
+    area = np.trapezoid(model.pdf(pd.DataFrame({name: grid})), grid)
+    assert area == pytest.approx(model.prob({name: (low, high)}), **CLOSE)
+
+
+def test_densities_of_times_are_per_second(model: MDMA) -> None:
+    grid = pd.date_range("2020-03-01", "2020-06-01", freq="h")
+    area = np.trapezoid(model.pdf(pd.DataFrame({"day": grid}))) * 3600
+    assert area == pytest.approx(model.prob({"day": (grid[0], grid[-1])}), **CLOSE)
 
 
 @pytest.mark.parametrize("given", [None, {"x": 110.0}, {"city": {"Oslo", "Bergen"}}])
 def test_masses_sum_to_one(model: MDMA, given: dict[str, object] | None) -> None:
     counts = pd.DataFrame({"count": np.arange(200)})
-    assert model.pdf(counts, given=given).sum() == pytest.approx(1, **CLOSE)
+    masses = model.pdf(counts, given=given)
+    assert masses.sum() == pytest.approx(1, **CLOSE)
+    assert model.cdf({"count": 7}, given=given) == pytest.approx(masses[:8].sum(), **CLOSE)
     prices = pd.DataFrame({"price": np.round(np.arange(2000) * 0.1, 1)})
     assert model.pdf(prices, given=given).sum() == pytest.approx(1, abs=1e-4)
     grades = [model.prob({"grade": grade}, given=given) for grade in "abc"]
@@ -39,8 +57,13 @@ def test_density_is_the_slope_of_the_cdf(model: MDMA) -> None:
 def test_bounds_do_not_leak(model: MDMA) -> None:
     assert model.cdf({"share": 0.0}) == 0.0
     assert model.cdf({"share": 1.0}) == pytest.approx(1, **CLOSE)
-    assert model.prob({"share": (None, -5)}) == 0.0
-    assert model.prob({"wait": (None, -1)}) == 0.0
+    for event in (
+        {"share": (None, -5)},
+        {"share": (1, 3)},
+        {"wait": (-3, -1)},
+        {"count": (2.2, 2.8)},
+    ):
+        assert model.prob(event) == 0.0
     drawn = model.sample(2000, random_state=0)
     assert drawn["share"].between(0, 1, inclusive="neither").all()
     assert (drawn["wait"] >= 0).all()
@@ -101,6 +124,16 @@ def test_samples_follow_the_conditional_cdf(model: MDMA) -> None:
     assert drawn["count"].between(2, 4).all()
     level = model.cdf(drawn[["x"]], given=given)
     assert np.abs(np.sort(level) - np.linspace(0, 1, len(level))).max() < 0.04
+
+
+def test_samples_obey_evidence(model: MDMA) -> None:
+    given = {"count": (2, 5), "price": (0.25, 1.0), "wait": (0, 20), "city": {"Oslo", "Bergen"}}
+    drawn = model.sample(500, given=given, random_state=0)
+    assert set(drawn["count"]) == {3, 4, 5}
+    assert drawn["price"].between(0.3, 1.0).all()
+    np.testing.assert_allclose(drawn["price"] * 10, np.round(drawn["price"] * 10), atol=1e-9)
+    assert drawn["wait"].between(0, 20, inclusive="right").all()
+    assert set(drawn["city"]) <= {"Oslo", "Bergen"}
 
 
 def test_moments_are_those_of_samples(model: MDMA) -> None:

@@ -1,5 +1,7 @@
 """Tail probabilities of rows with gaps, against the chi-squared of a normal distribution."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -14,25 +16,28 @@ from tests.queries.oracle import Gaussian, gaussian
 LEVELS = np.array([0.05, 0.1, 0.25, 0.5, 0.75, 0.9])
 
 
-def holed(density: Gaussian, rows: int, rate: float, seed: int = 1) -> Tensor:
-    """Draws with cells missing at random, at least one known in each."""
-    generator = torch.Generator().manual_seed(seed)
+def holed(density: Gaussian, rows: int, rate: float) -> Tensor:
+    """Draws with cells missing at random, at least one observed in each."""
+    generator = torch.Generator().manual_seed(1)
     x = density.sample(rows, generator=generator)
     gone = torch.rand(x.shape, generator=generator) < rate
     gone[gone.all(1), 0] = False
     return x.masked_fill(gone, torch.nan)
 
 
-def reference(density: Gaussian, rows: int = 2000) -> Evidence:
-    return Evidence.exact(density.sample(rows, generator=torch.Generator().manual_seed(0)))
+def tails_of(density: Gaussian, x: Tensor | None = None, rows: int = 2000, **options: Any) -> Any:
+    """Tails among draws of the density, with the patterns of x, as a function of tensors."""
+    drawn = density.sample(rows, generator=torch.Generator().manual_seed(0))
+    patterns = None if x is None else ~x.isnan().numpy()
+    tails = RowTails(density, Evidence.exact(drawn), patterns, **options)
+    return lambda x: tails(Evidence.exact(x))
 
 
-def exact_tails(density: Gaussian, x: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """The exact tail of the log density of what is known, and the number of known cells."""
-    rows, mask, covariance = density._known(Evidence.exact(x))
+def exact_tails(density: Gaussian, x: Tensor) -> Any:
+    """The exact tail of the log density of the observed cells."""
+    rows, mask, covariance = density.exact(Evidence.exact(x))
     distance = (rows[:, None] @ torch.linalg.solve(covariance, rows[..., None]))[:, 0, 0]
-    known = mask.sum(1).numpy()
-    return chi2.sf(distance.numpy(), known), known
+    return chi2.sf(distance.numpy(), mask.sum(1).numpy())
 
 
 @pytest.mark.parametrize(("columns", "rate"), [(5, 0.5), (7, 0.5), (12, 0.2), (12, 0.5)])
@@ -42,8 +47,7 @@ def test_tails_are_uniform_for_any_number_of_gaps(
 ) -> None:
     density = gaussian(columns, seed=1)
     x = holed(density, 3000, rate)
-    tails = RowTails(density, reference(density), ~x.isnan().numpy(), views)
-    found = np.exp(tails(Evidence.exact(x)))
+    found = np.exp(tails_of(density, x, views=views)(x))
     known = (~x.isnan()).sum(1).numpy()
     for count in np.unique(known):
         here = found[known == count]
@@ -59,67 +63,48 @@ def test_tails_are_uniform_for_any_number_of_gaps(
 def test_tails_of_the_joint_are_those_of_chi_squared(rate: float) -> None:
     density = gaussian(8, seed=2)
     x = holed(density, 2000, rate)
-    tails = RowTails(density, reference(density), ~x.isnan().numpy(), ("joint",))
-    exact, _ = exact_tails(density, x)
-    found = np.exp(tails(Evidence.exact(x)))
+    exact, found = exact_tails(density, x), np.exp(tails_of(density, x, views=("joint",))(x))
     assert np.abs(found - exact).mean() < (0.015 if rate == 0 else 0.035)
     assert np.corrcoef(found, exact)[0, 1] > 0.99
 
 
-def test_far_rows_go_on_with_an_exponential_tail() -> None:
+def test_far_empty_and_impossible_rows() -> None:
     density = gaussian(4, seed=0)
-    tails = RowTails(density, reference(density), None, ("joint",))
-    x = torch.linspace(1, 12, 12)[:, None] * density.sample(
-        1, generator=torch.Generator().manual_seed(3)
-    )
-    exact, _ = exact_tails(density, x)
-    found = tails(Evidence.exact(x))
+    direction = density.sample(1, generator=torch.Generator().manual_seed(3))
+    x = torch.linspace(1, 12, 12)[:, None] * direction
+    found = tails_of(density, views=("joint",))(x)
     assert (np.diff(found) < 0).all()
-    assert found[np.log(exact) < -20].max() < -10
+    assert found[np.log(exact_tails(density, x)) < -20].max() < -10
+    edge = torch.tensor([[torch.nan] * 4, [1e200] * 4])
+    assert tails_of(density)(edge).tolist() == [0.0, -np.inf]
 
 
-def test_a_row_does_not_depend_on_the_others() -> None:
-    density = gaussian(8, seed=0)
-    x = holed(density, 300, 0.4)
-    tails = RowTails(density, reference(density), ~x.isnan().numpy())
-    every = tails(Evidence.exact(x))
-    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
-    np.testing.assert_allclose(tails(Evidence.exact(x[order])), every[order.numpy()], rtol=1e-9)
-    alone = np.concatenate([tails(Evidence.exact(x[[i]])) for i in range(0, 300, 30)])
-    np.testing.assert_allclose(alone, every[::30], rtol=1e-9)
-
-
-def test_rows_of_which_nothing_is_known_and_impossible_ones() -> None:
-    density = gaussian(3, seed=0)
-    tails = RowTails(density, reference(density))
-    x = torch.tensor([[torch.nan] * 3, [1e200] * 3])
-    assert tails(Evidence.exact(x)).tolist() == [0.0, -np.inf]
-
-
-def test_memory_is_bounded() -> None:
+def test_a_row_does_not_depend_on_the_others_and_memory_is_bounded() -> None:
     density = gaussian(8, seed=0, batch=500)
-    x = holed(density, 1500, 0.5)
-    RowTails(density, reference(density, 300))(Evidence.exact(x))
+    x = holed(density, 300, 0.4)
+    tails = tails_of(density, x)
+    every = tails(x)
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
+    np.testing.assert_allclose(tails(x[order]), every[order.numpy()], rtol=1e-9)
+    alone = np.concatenate([tails(x[[i]]) for i in range(0, 300, 30)])
+    np.testing.assert_allclose(alone, every[::30], rtol=1e-9)
+    tails(holed(density, 1500, 0.5))
     assert density.largest <= 500
 
 
 def test_each_view_sees_its_own() -> None:
     # Two columns that go together: a row between the axes is odd together, not alone.
     density = Gaussian(torch.tensor([[1.0, 0.95], [0.95, 1.0]]))
-    rows = Evidence.exact(torch.tensor([[1.0, -1.0], [4.0, 4.0]]))
-    found = {
-        view: RowTails(density, reference(density), None, (view,))(rows)
-        for view in ("joint", "alone", "tails")
-    }
-    assert found["joint"][0] < -10
-    assert found["alone"][0] > -2
-    assert found["tails"][0] > -2.5
-    assert found["tails"][1] < -5
-    most = RowTails(density, reference(density))(rows)
-    assert (most < -4).all()
+    rows = torch.tensor([[1.0, -1.0], [4.0, 4.0]])
+    joint, alone, tails = (tails_of(density, views=(v,))(rows) for v in ("joint", "alone", "tails"))
+    assert joint[0] < -10
+    assert alone[0] > -2
+    assert tails[0] > -2.5
+    assert tails[1] < -5
+    assert (tails_of(density)(rows) < -4).all()
 
 
-def test_of_a_mixture_the_members_are_averaged() -> None:
+def test_members_of_a_mixture_are_averaged() -> None:
     data = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
     members = [build(data, tensor="cp", width=width, seed=0) for width in (2, 4)]
     rows = Evidence.exact(data)

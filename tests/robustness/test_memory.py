@@ -1,4 +1,4 @@
-"""Commands that work in batches take no more memory for more rows."""
+"""Commands that work in batches need no more memory for more rows."""
 
 import subprocess
 import sys
@@ -11,22 +11,21 @@ import pytest
 from marginals import MDMA
 
 pytest.importorskip("pyarrow")
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the peak as Linux tells it")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
 
 ROWS = 100_000
-TEXT = 300  # characters of a column that the model does not know: 30 MB for ROWS
+TEXT = 300  # characters per row of a column the model ignores: 30 MB for ROWS
 
-# One process runs the command on a small and on a large file, and tells by how many MB the peak of
-# its memory rose. Batches are small, so that the first file is long enough for the allocators to
-# come to rest: with batches of 65,536 rows that takes some 300,000 (616 MB at the peak of `score`,
-# and 628 MB for 900,000).
+# One process runs the command on a small and a large file and prints by how many MB its peak memory
+# rose. Small batches let the allocators settle within the first file: with batches of 65,536 rows
+# that takes some 300,000 rows.
 PROGRAM = """
 import re, sys
 from typer.testing import CliRunner
 from marginals.cli import app, models
-from marginals.io.tables import sampling
+from marginals.io import row_sampling
 
-models.ROWS = sampling._BATCH = 8192
+models.ROWS = row_sampling.BATCH_ROWS = 8192
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
@@ -49,12 +48,12 @@ def table(rows: int) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model, and tables of which one has three times the rows of the other."""
+    """Write a model and two tables, one with three times the rows of the other."""
     folder = tmp_path_factory.mktemp("memory")
     rng = np.random.default_rng(1)
     for name, rows in (("small", ROWS), ("large", 3 * ROWS)):
         frame = table(rows)
-        # Text that is different in each row, so that no dictionary makes it small in memory.
+        # Different text in each row, so that no dictionary encoding makes it small.
         letters = rng.integers(97, 123, rows * TEXT, dtype=np.uint8).tobytes().decode()
         frame["note"] = [letters[i : i + TEXT] for i in range(0, len(letters), TEXT)]
         frame.to_parquet(folder / f"{name}.parquet", row_group_size=50_000)
@@ -84,5 +83,5 @@ def test_memory_does_not_grow_with_rows(folder: Path, name: str) -> None:
         text=True,
         check=True,
     )
-    # All of the added rows would take 60 MB for their text alone.
+    # The text of all added rows would take 60 MB.
     assert float(done.stdout.splitlines()[-1]) < 40

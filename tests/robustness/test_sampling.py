@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from marginals.cli import app
-from marginals.io import row_sampling as sampling
-from marginals.io import tables
-from marginals.io.row_sampling import Reservoir
+from marginals.io import row_sampling, tables
+from marginals.io.row_sampling import Reservoir, sample
+from marginals.io.safe_files import FileError
 from tests.cli.conftest import make_table
 
 SUFFIXES = ["csv", "tsv", "csv.gz", "parquet", "arrow"]
@@ -36,7 +36,7 @@ def table() -> pd.DataFrame:
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "_BATCH", 64)
+    monkeypatch.setattr(row_sampling, "BATCH_ROWS", 64)
 
 
 # The reservoir --------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def drawn(rows: int, total: int, seed: int, part: int) -> list[int]:
         numbers = np.arange(start, min(start + part, total))
         pool.add(numbers, len(numbers))
     assert pool.seen == total
-    return [int(number) for number in pool.parts()]
+    return [int(number) for number in pool.rows_kept()]
 
 
 @pytest.mark.parametrize("rows", [1, 10, 99, 100, 500])
@@ -77,7 +77,7 @@ def test_a_small_file_is_read_whole(
     table: pd.DataFrame, tmp_path: Path, suffix: str, rows: int
 ) -> None:
     path = written(table, tmp_path / f"t.{suffix}")
-    found = tables.sample(path, rows)
+    found = sample(path, rows)
     pd.testing.assert_frame_equal(found.frame, tables.read(path))
     assert (found.rows, found.categories, found.crowded) == (500, {}, ())
 
@@ -85,7 +85,7 @@ def test_a_small_file_is_read_whole(
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_large_file_is_sampled(table: pd.DataFrame, tmp_path: Path, suffix: str) -> None:
     path = written(table, tmp_path / f"t.{suffix}")
-    found = tables.sample(path, 100, seed=1)
+    found = sample(path, 100, seed=1)
     assert (len(found.frame), found.rows) == (100, 500)
     whole = tables.read(path)
     rows = whole[whole["id"].isin(found.frame["id"])].reset_index(drop=True)
@@ -95,13 +95,13 @@ def test_a_large_file_is_sampled(table: pd.DataFrame, tmp_path: Path, suffix: st
     assert set(found.categories["city"]) == {"Oslo", "Bergen", "007", "Vardø"}
     assert "age" not in found.categories
     assert "day" not in found.categories
-    again = tables.sample(path, 100, seed=1)
+    again = sample(path, 100, seed=1)
     pd.testing.assert_frame_equal(found.frame, again.frame)
 
 
 def test_formats_agree_on_the_rows(table: pd.DataFrame, tmp_path: Path) -> None:
     found = [
-        tables.sample(written(table, tmp_path / f"t.{suffix}"), 50, seed=3).frame["id"].tolist()
+        sample(written(table, tmp_path / f"t.{suffix}"), 50, seed=3).frame["id"].tolist()
         for suffix in SUFFIXES
     ]
     assert all(ids == found[0] for ids in found)
@@ -109,21 +109,21 @@ def test_formats_agree_on_the_rows(table: pd.DataFrame, tmp_path: Path) -> None:
 
 def test_columns_that_are_asked_for_or_ignored(table: pd.DataFrame, tmp_path: Path) -> None:
     path = written(table, tmp_path / "t.parquet")
-    found = tables.sample(path, 50, listed=["age"], ignored=["id", "city"])
+    found = sample(path, 50, listed=["age"], ignored=["id", "city"])
     assert set(found.categories) == {"age"}
     assert set(found.categories["age"]) == set(table["age"].dropna())
-    some = tables.sample(path, 50, columns=["rain", "age"])
+    some = sample(path, 50, columns=["rain", "age"])
     assert list(some.frame) == ["rain", "age"]
-    with pytest.raises(tables.FrameError, match="nowhere"):
-        tables.sample(path, 50, columns=["nowhere"])
+    with pytest.raises(FileError, match="nowhere"):
+        sample(path, 50, columns=["nowhere"])
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_identifiers_are_not_listed(
     table: pd.DataFrame, tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "_MOST_CATEGORIES", 100)
-    found = tables.sample(written(table, tmp_path / f"t.{suffix}"), 50)
+    monkeypatch.setattr(row_sampling, "MOST_CATEGORIES", 100)
+    found = sample(written(table, tmp_path / f"t.{suffix}"), 50)
     assert found.crowded == ("id",)
     assert "id" not in found.categories
 
@@ -131,7 +131,7 @@ def test_identifiers_are_not_listed(
 def test_categories_keep_their_order(tmp_path: Path) -> None:
     grades = pd.Categorical(["low"] * 300 + ["high"], ["low", "middle", "high"], ordered=True)
     frame = pd.DataFrame({"grade": grades, "x": np.arange(301.0)})
-    found = tables.sample(written(frame, tmp_path / "t.parquet"), 20)
+    found = sample(written(frame, tmp_path / "t.parquet"), 20)
     assert found.frame["grade"].dtype == frame["grade"].dtype
 
 
@@ -139,7 +139,7 @@ def test_text_is_read_as_from_a_file_of_the_sample(tmp_path: Path) -> None:
     cells = ['"a, b"', '"say ""hi"""', '"two\nlines"', "NA", "", " x", "007"]
     lines = [f"{cells[i % 7]},{i}" for i in range(140)]
     (tmp_path / "t.csv").write_text("text,n\n" + "\n".join(lines) + "\n")
-    found = tables.sample(tmp_path / "t.csv", 70)
+    found = sample(tmp_path / "t.csv", 70)
     whole = tables.read(tmp_path / "t.csv")
     rows = whole[whole["n"].isin(found.frame["n"])].reset_index(drop=True)
     pd.testing.assert_frame_equal(found.frame, rows)
@@ -148,7 +148,7 @@ def test_text_is_read_as_from_a_file_of_the_sample(tmp_path: Path) -> None:
 
 def test_one_column_of_text_with_gaps(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("text\n" + 'a\n""\nb\n' * 40)
-    found = tables.sample(tmp_path / "t.csv", 30)
+    found = sample(tmp_path / "t.csv", 30)
     assert (len(found.frame), found.rows) == (30, 120)
     assert found.categories == {"text": ["a", "b"]}
 
@@ -162,13 +162,13 @@ def test_a_pipe(table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
         buffer = Pipe(table.to_csv(index=False).encode())
 
     monkeypatch.setattr("sys.stdin", Input)
-    found = tables.sample("-", 40)
+    found = sample("-", 40)
     assert (len(found.frame), found.rows) == (40, 500)
 
 
 def test_rows_are_counted() -> None:
     with pytest.raises(ValueError, match="Expected `rows` to be at least 1; got 0"):
-        tables.sample("t.csv", 0)
+        sample("t.csv", 0)
 
 
 # The command ----------------------------------------------------------------------------------

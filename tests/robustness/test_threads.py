@@ -1,4 +1,4 @@
-"""Threads that ask one model at once get the answers of one."""
+"""Threads that query one model at the same time get the answers of one thread."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,148 +1,122 @@
 """The fused contraction against the plain one in float64: values and every gradient."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from marginals.numerics import host_free
-from marginals.runtime import kernels
-from marginals.structure import Tree, balanced, random
+from marginals.runtime.backend import Backend
+from marginals.runtime.kernels import tree_contraction
+from marginals.structure import Tree, balanced
 from marginals.tensors import HierarchicalTensor
 from marginals.tensors.component_tensor import LeafValues
+from tests.runtime.helpers import (
+    FUSED,
+    TREES,
+    assert_same_gradients,
+    doubled,
+    gradients,
+    tensor_of,
+    twin,
+    values_of,
+)
 
 pytest.importorskip("triton")
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-TREES = {
-    "one": Tree((0,)),
-    "two": balanced(2),
-    "six": balanced(6),
-    "random": random(7, seed=3),
-    "chain": Tree((0, (1, (2, (3, 4))))),
-    "pools": Tree(((0, 1, 2), 3, (4, 5))),
-}
-# The relative error of a product's sum, see `kernels.product`.
+STEP = replace(FUSED, host_free=True)
+# The relative error of a product's sum, see `product`.
 ERRORS = {"full": 2e-6, "tf32": 2e-3, "bf16x3": 1e-4}
+SIZES = [
+    ("random", 1, 3),
+    ("random", 5, 1),
+    ("random", 13, 4),
+    *((t, 5, 2) for t in TREES if t != "random"),
+]
 
 
-def made(tree: Tree, width: int, parametrisation: str = "softmax") -> HierarchicalTensor:
-    torch.manual_seed(0)
-    tensor = HierarchicalTensor(tree, width, parametrisation=parametrisation)
-    with torch.no_grad():
-        for parameter in tensor.parameters():
-            parameter.add_(torch.randn_like(parameter))
-    return tensor.to(DEVICE, torch.float32)
-
-
-def twin(tensor: HierarchicalTensor) -> HierarchicalTensor:
-    how: Any = tensor.parametrisation
-    copy = HierarchicalTensor(tensor.tree, len(tensor.root), parametrisation=how).to(DEVICE)
-    copy.load_state_dict(tensor.state_dict())
-    return copy.double()
-
-
-def values_of(tensor: HierarchicalTensor, rows: int, columns: Any = None) -> LeafValues:
-    every = range(tensor.size[0]) if columns is None else columns
-    order = tensor.order(every)
-    logs = 5 * torch.randn(
-        len(order), rows, len(tensor.root), dtype=tensor.root.dtype, device=DEVICE
-    )
-    return LeafValues(order, logs.requires_grad_())
-
-
-def doubled(values: LeafValues) -> LeafValues:
-    return LeafValues(values.columns, values.log_values.detach().double().requires_grad_())
-
-
-def grads(out: Any, values: LeafValues, tensor: HierarchicalTensor) -> list[Any]:
-    torch.manual_seed(2)
-    weight = torch.rand(len(out), device=DEVICE).to(out.dtype)
-    wanted = [values.log_values, *tensor.parameters()]
-    return list(torch.autograd.grad(out, wanted, weight, allow_unused=True))
-
-
-@pytest.mark.parametrize("precision", list(ERRORS))
-@pytest.mark.parametrize("parametrisation", ["softmax", "softplus"])
-@pytest.mark.parametrize(("width", "rows"), [(1, 3), (5, 1), (13, 6)])
-@pytest.mark.parametrize("name", list(TREES))
-def test_a_training_step(
-    name: str, width: int, rows: int, parametrisation: str, precision: Any
+def compare_step(
+    name: str, width: int, rows: int, parametrisation: str, precision: Any = "full"
 ) -> None:
-    tensor = made(TREES[name], width, parametrisation)
-    values, error = values_of(tensor, rows), ERRORS[precision]
+    tensor, error = tensor_of(TREES[name], width, parametrisation).float(), ERRORS[precision]
+    values = values_of(tensor, rows)
     exact, same = twin(tensor), doubled(values)
     expected = exact.log_value(same)
-    with kernels.fused(True), host_free(), kernels.training(precision):
-        found = tensor.log_value(values)
+    found = tensor.log_value(values, replace(STEP, precision=precision))
+    assert "_LogValue" in type(found.grad_fn).__name__
     assert bool(((found - expected).abs() <= 3 * error * (1 + expected.abs())).all())
-    for one, other in zip(grads(found, values, tensor), grads(expected, same, exact), strict=True):
-        if other is not None:
-            assert float((one - other).norm()) <= 10 * error * (1e-2 + float(other.norm()))
+    by_found = gradients(found, values.log_values, tensor)
+    assert_same_gradients(by_found, gradients(expected, same.log_values, exact), error)
+
+
+@pytest.mark.parametrize("parametrisation", ["softmax", "softplus"])
+@pytest.mark.parametrize(("name", "width", "rows"), SIZES)
+def test_a_training_step(name: str, width: int, rows: int, parametrisation: str) -> None:
+    compare_step(name, width, rows, parametrisation)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16x3"])
+def test_a_training_step_in_lower_precision(precision: str) -> None:
+    compare_step("random", 13, 2, "softplus", precision)
+
+
+def test_a_training_step_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large weights go back in pieces of few nodes."""
+    monkeypatch.setattr(tree_contraction, "_FEW_WEIGHTS", 0)
+    for name in ("six", "random"):  # nodes as slices, and as indices
+        compare_step(name, 5, 2, "softmax")
 
 
 @pytest.mark.parametrize("columns", [(0,), (1, 4), (6, 2, 3), range(7)])
 def test_a_query_of_some_columns(columns: Any) -> None:
-    tensor = made(TREES["random"], 6)
+    tensor = tensor_of(TREES["random"], 6).float()
     values = values_of(tensor, 4, columns)
-    with kernels.fused(True), torch.no_grad():
-        found = tensor.log_value(values)
+    with torch.no_grad():
+        found = tensor.log_value(values, FUSED)
     expected = twin(tensor).log_value(doubled(values))
     assert torch.allclose(found.double(), expected, atol=1e-5)
 
 
-def test_a_query_whose_sums_underflow_is_exact() -> None:
-    tensor = made(Tree(((0, 1), 2)), 4)
-    values = values_of(tensor, 3)
-    with torch.no_grad():
-        tensor.raw.fill_(-200.0)
-        tensor.raw[:, :, 0] = 0.0
-        values.log_values[:2, :, 0] = -500.0  # all weight meets what is all but impossible
-    expected = twin(tensor).log_value(doubled(values))
-    with kernels.fused(True), torch.no_grad():
-        found = tensor.log_value(values)
-    assert torch.allclose(found.double(), expected, rtol=1e-6)
-
-
-def test_a_step_whose_sums_underflow_has_a_finite_gradient() -> None:
-    tensor = made(Tree(((0, 1), 2)), 4)
+def underflowing() -> tuple[HierarchicalTensor, LeafValues]:
+    """Return a tensor and values in which all weight meets what is almost impossible."""
+    tensor = tensor_of(Tree(((0, 1), 2)), 4).float()
     values = values_of(tensor, 3)
     with torch.no_grad():
         tensor.raw.fill_(-200.0)
         tensor.raw[:, :, 0] = 0.0
         values.log_values[:2, :, 0] = -500.0
-    with kernels.fused(True), host_free():
-        out = tensor.log_value(values)
-    assert bool(out.isfinite().all())
-    assert all(bool(g.isfinite().all()) for g in grads(out, values, tensor))
+    return tensor, values
 
 
-def test_an_impossible_row_does_not_spoil_the_others() -> None:
-    tensor = made(balanced(4), 5)
+def test_sums_that_underflow() -> None:
+    """A query computes them exactly; a training step gets finite values and gradients."""
+    tensor, values = underflowing()
+    with torch.no_grad():
+        found = tensor.log_value(values, FUSED)
+    assert torch.allclose(found.double(), twin(tensor).log_value(doubled(values)), rtol=1e-6)
+    out = tensor.log_value(values, STEP)
+    for part in (out, *gradients(out, values.log_values, tensor)):
+        assert part is not None
+        assert bool(part.isfinite().all())
+
+
+def test_impossible_and_undefined_rows_do_not_spoil_the_others() -> None:
+    tensor = tensor_of(balanced(4), 5).float()
     values = values_of(tensor, 3)
     with torch.no_grad():
         values.log_values[0, 1] = -torch.inf
-    with kernels.fused(True), host_free():
-        out = tensor.log_value(values)
-    found = grads(out, values, tensor)
-    assert all(bool(g.isfinite().all()) for g in found[1:])
-    assert bool(found[0][:, [0, 2]].isfinite().all())
-
-
-def test_what_is_not_a_number_stays_so() -> None:
-    tensor = made(balanced(4), 5)
-    values = values_of(tensor, 3)
+    by_leaf, *by_weight = gradients(tensor.log_value(values, STEP), values.log_values, tensor)
+    assert all(g is not None and bool(g.isfinite().all()) for g in by_weight)
+    assert by_leaf is not None
+    assert bool(by_leaf[:, [0, 2]].isfinite().all())
     with torch.no_grad():
         values.log_values[1, 2, 3] = torch.nan
-    with kernels.fused(True), host_free():
-        out = tensor.log_value(values)
-    assert out.isnan().tolist() == [False, False, True]
+    assert tensor.log_value(values, STEP).isnan().tolist() == [False, False, True]
 
 
-def test_one_backward_pass_only() -> None:
-    tensor = made(balanced(4), 3)
-    values = values_of(tensor, 2)
-    with kernels.fused(True), host_free():
-        out = tensor.log_value(values)
-    out.sum().backward(retain_graph=True)
+@pytest.mark.parametrize("backend", [STEP, Backend(precision="full")], ids=["fused", "cpu"])
+def test_a_second_backward_pass_is_refused(backend: Backend) -> None:
+    tensor = tensor_of(balanced(4), 3).float()
+    out = tensor.log_value(values_of(tensor, 2), backend).sum()
+    out.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="one backward pass"):
-        out.sum().backward()
+        out.backward()

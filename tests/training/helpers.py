@@ -1,8 +1,11 @@
-"""Small data, small models, and the parts of a fit that must agree."""
+"""Small data, small models, and the parts of a fit to compare."""
 
+import itertools
 import math
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -42,8 +45,14 @@ def small(x: Tensor | Evidence, width: int = 3, **options: object) -> TensorDens
 
 
 def losses(result: FitResult) -> Losses:
-    """All of the history that is not the clock's."""
+    """All of the history except the times."""
     return [(r.step, r.train_loss, r.validation_loss, r.learning_rate) for r in result.history]
+
+
+def assert_close(one: FitResult, other: FitResult, rel: float = 1e-9) -> None:
+    """Compare the losses of two fits."""
+    for some, others in zip(losses(one), losses(other), strict=True):
+        assert some == pytest.approx(others, rel=rel)
 
 
 def weights(model: Density) -> dict[str, Tensor]:
@@ -71,6 +80,28 @@ def after(steps: int, path: Path, x: Tensor | Evidence, **settings: object) -> P
     """Fit the small model for some steps, whose state is then in the checkpoint."""
     fit(small(x), x, max_steps=steps, checkpoint=path, **settings)
     return path
+
+
+def watch(model: Density, seen: Callable[[Evidence], None]) -> None:
+    """Call a function with the evidence of every contraction, before it."""
+    contract = model.contract
+
+    def watched(evidence: Evidence, *rest: object) -> Tensor:
+        seen(evidence)
+        return contract(evidence, *rest)
+
+    model.contract = watched
+
+
+def at_step(model: Density, step: int, act: Callable[[], None]) -> None:
+    """Act when the training step with this number begins."""
+    steps = itertools.count()
+
+    def seen(_: Evidence) -> None:
+        if torch.is_grad_enabled() and next(steps) == step:
+            act()
+
+    watch(model, seen)
 
 
 def normal_cdf(x: float, mean: float = 0.0, std: float = 1.0) -> float:

@@ -1,23 +1,33 @@
-"""The split, the batches and the noise: functions of the seed alone."""
+"""The split, the batches and the noise depend on the seed alone."""
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from marginals import Evidence, fit
-from marginals.training import batches as module
-from marginals.training.batches import Noise, Rows, batch_at, make_noise, make_rows, sample, split
-from tests.training.helpers import boxes, mixed_rows, rows, small
+from marginals.training.batches import (
+    Noise,
+    Rows,
+    batch_at,
+    make_noise,
+    make_rows,
+    moved,
+    sample,
+    split,
+)
+from tests.training.helpers import boxes, mixed_rows, rows, small, watch
 
 
 def numbered(count: int) -> Rows:
-    """Rows that can be told apart."""
+    """Rows that hold their own number."""
     number = torch.arange(float(count))
     return make_rows(Evidence.exact(number[:, None]), number + 1, "data")
 
 
-def with_noise(batch: Rows, noise: Noise, seed: int, step: int) -> Rows:
-    return module.moved(batch, noise, noise.draw(len(batch), seed, step))
+def with_noise(batch: Rows, noise: Noise, seed: int = 0, step: int = 0) -> Rows:
+    return moved(batch, noise, noise.draw(len(batch), seed, step))
 
 
 def ids(part: Rows) -> list[int]:
@@ -31,13 +41,17 @@ def taken(rows: Rows, step: int, size: int, seed: int, orders: dict[int, Tensor]
 # Split ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("count", "fraction"), [(100, 0.1), (7, 0.5), (11, 0.9), (3, 0.2)])
-def test_split_cuts_the_rows_in_two(count: int, fraction: float) -> None:
+@given(st.integers(1, 100), st.floats(0, 0.99))
+def test_split_cuts_the_rows_in_two_or_not_at_all(count: int, fraction: float) -> None:
     train, held = split(numbered(count), fraction, seed=3)
+    assert len(train) > 0
+    if round(count * fraction) in (0, count):
+        assert held is None
+        assert ids(train) == list(range(count))
+        return
     assert held is not None
     assert len(held) == round(count * fraction)
     assert sorted(ids(train) + ids(held)) == list(range(count))
-    # Weights stay with their rows.
     assert torch.equal(held.weight, (held.evidence.lower[:, 0] + 1) / count)
 
 
@@ -49,38 +63,27 @@ def test_split_is_random_and_reproducible() -> None:
     assert 300 < sum(first) / len(first) < 700
 
 
-@pytest.mark.parametrize(("count", "fraction"), [(100, 0.0), (4, 0.1), (1, 0.4), (2, 0.9)])
-def test_split_never_leaves_a_side_empty(count: int, fraction: float) -> None:
-    train, held = split(numbered(count), fraction, seed=0)
-    assert held is None
-    assert ids(train) == list(range(count))
-
-
 def test_sample_picks_each_row_once() -> None:
     assert ids(sample(numbered(20), 20, seed=0)) == list(range(20))
-    some = ids(sample(numbered(200), 50, seed=0))
+    some, again, other = (ids(sample(numbered(200), 50, seed)) for seed in (0, 0, 1))
     assert len(set(some)) == 50
-    assert some == ids(sample(numbered(200), 50, seed=0))
-    assert some != ids(sample(numbered(200), 50, seed=1))
+    assert some == again != other
 
 
 class Watcher:
-    """Notes which rows a model is trained on, and which it is judged by."""
+    """The rows that a model is trained on, and those that judge it."""
 
     def __init__(self, model: torch.nn.Module) -> None:
-        self.trained: list[Tensor] = []
-        self.judged: list[Tensor] = []
-        contract = model.contract
+        self.trained: list[Evidence] = []
+        self.judged: list[Evidence] = []
+        watch(model, lambda evidence: self._lists().append(evidence))
 
-        def watched(evidence: Evidence) -> Tensor:
-            (self.trained if torch.is_grad_enabled() else self.judged).append(evidence)
-            return contract(evidence)
-
-        model.contract = watched
+    def _lists(self) -> list[Evidence]:
+        return self.trained if torch.is_grad_enabled() else self.judged
 
 
-def test_no_row_held_out_is_trained_on() -> None:
-    x = rows(200)
+def test_no_judging_row_is_trained_on() -> None:
+    x, held = rows(200), rows(30, seed=1)
     model = small(x)
     watcher = Watcher(model)
     fit(model, x, batch_size=9, max_steps=20, evaluate_every=5, validation_fraction=0.1)
@@ -89,49 +92,37 @@ def test_no_row_held_out_is_trained_on() -> None:
     assert len(judged) == 20
     assert len(trained) == 180  # 20 steps of 9 rows: one epoch
     assert not judged & trained
-
-
-def test_given_validation_rows_judge_and_all_data_train() -> None:
-    x, held = rows(100), rows(30, seed=1)
-    model = small(x)
-    watcher = Watcher(model)
-    fit(model, x, validation=held, batch_size=10, max_steps=10)
+    watcher.trained.clear()
+    fit(model, x, validation=held, batch_size=20, max_steps=10)  # all rows train
     assert torch.equal(watcher.judged[-1].lower, held)
-    trained = torch.cat([part.lower[:, 0] for part in watcher.trained])
-    assert torch.equal(trained.sort().values, x[:, 0].sort().values)
+    every = torch.cat([part.lower[:, 0] for part in watcher.trained])
+    assert torch.equal(every.sort().values, x[:, 0].sort().values)
 
 
 # Batches --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("count", "size"), [(12, 4), (13, 4), (5, 8), (7, 1)])
-def test_an_epoch_takes_each_row_at_most_once(count: int, size: int) -> None:
+@given(st.integers(1, 30), st.integers(1, 40), st.integers(0, 9))
+def test_an_epoch_takes_each_row_at_most_once(count: int, size: int, seed: int) -> None:
+    data, size = numbered(count), min(size, count)
     orders: dict[int, Tensor] = {}
-    per_epoch = count // min(size, count)
-    epochs = []
-    for epoch in range(3):
-        steps = range(epoch * per_epoch, (epoch + 1) * per_epoch)
-        batches = [taken(numbered(count), step, size, 0, orders) for step in steps]
-        assert all(len(batch) == min(size, count) for batch in batches)
-        epochs.append([i for batch in batches for i in ids(batch)])
-        assert len(set(epochs[-1])) == len(epochs[-1]) == per_epoch * min(size, count)
+    for epoch in range(2):
+        steps = range(epoch * (count // size), (epoch + 1) * (count // size))
+        batches = [taken(data, step, size, seed, orders) for step in steps]
+        assert {len(batch) for batch in batches} == {size}
+        seen = [i for batch in batches for i in ids(batch)]
+        assert len(set(seen)) == len(seen) == count // size * size
         assert len(orders) == 1  # only the current epoch is kept
-    assert len({tuple(epoch) for epoch in epochs}) == 3
+        # A batch depends on seed and step alone, not on the steps before.
+        assert ids(batches[-1]) == ids(taken(data, steps[-1], size, seed, {}))
 
 
-def test_every_row_has_its_turn_though_epochs_drop_a_remainder() -> None:
-    orders: dict[int, Tensor] = {}
-    seen = {i for step in range(20) for i in ids(taken(numbered(11), step, 6, 0, orders))}
-    assert seen == set(range(11))
-
-
-def test_a_batch_depends_on_seed_and_step_alone() -> None:
-    walked: dict[int, Tensor] = {}
-    for step in range(10):
-        batch = taken(numbered(20), step, 6, 5, walked)
-        assert ids(batch) == ids(taken(numbered(20), step, 6, 5, {}))
-        assert ids(batch) != ids(taken(numbered(20), step, 6, 6, {}))
-        assert torch.equal(batch.weight, (batch.evidence.lower[:, 0] + 1) / 20)
+def test_batches_differ_by_seed_and_epoch_and_drop_no_row_forever() -> None:
+    data = numbered(11)
+    batches = [ids(taken(data, step, 6, 0, {})) for step in range(20)]
+    assert {i for batch in batches for i in batch} == set(range(11))
+    assert len({tuple(batch) for batch in batches}) == 20  # an epoch is one batch
+    assert batches[3] != ids(taken(data, 3, 6, 1, {}))
 
 
 # Noise ----------------------------------------------------------------------------------------
@@ -152,14 +143,13 @@ def bounds(part: Rows) -> tuple[Tensor, Tensor]:
 
 def test_noise_moves_exact_continuous_cells_alone() -> None:
     batch = mixed_batch()
-    scale = make_noise(batch.evidence, [None, None, 3], {}, 0.2)
-    noisy = with_noise(batch, scale, seed=0, step=0)
+    noisy = with_noise(batch, make_noise(batch.evidence, [None, None, 3], {}, 0.2))
     (low, high), (old_low, old_high) = bounds(noisy), bounds(batch)
-    moved = (batch.evidence.lower == batch.evidence.upper) & torch.tensor([True, True, False])
-    assert 0.2 < float(moved[:, :2].double().mean()) < 0.5
-    assert torch.equal(low != old_low, moved)
-    assert torch.equal(high != old_high, moved)
-    assert torch.equal(low[moved], high[moved])
+    expected = (batch.evidence.lower == batch.evidence.upper) & torch.tensor([True, True, False])
+    assert 0.2 < float(expected[:, :2].double().mean()) < 0.5
+    assert torch.equal(low != old_low, expected)
+    assert torch.equal(high != old_high, expected)
+    assert torch.equal(low[expected], high[expected])
     assert noisy.evidence.sets is batch.evidence.sets
     assert noisy.evidence.intervals == batch.evidence.intervals
     assert torch.equal(noisy.weight, batch.weight)
@@ -169,26 +159,25 @@ def test_noise_is_a_share_of_each_columns_deviation() -> None:
     x = torch.randn(20_000, 2) * torch.tensor([0.01, 300.0]) + 5
     batch = make_rows(Evidence.exact(x), None, "data")
     made = make_noise(batch.evidence, [None, None], {}, 0.1)
-    scale = made.scale
-    assert scale.tolist() == pytest.approx([0.001, 30.0], rel=0.05)
-    noise = with_noise(batch, made, seed=0, step=0).evidence.lower - x
-    assert noise.std(0).tolist() == pytest.approx(scale.tolist(), rel=0.05)
-    assert (noise.mean(0) / scale).tolist() == pytest.approx([0, 0], abs=0.05)
+    assert made.scale.tolist() == pytest.approx([0.001, 30.0], rel=0.05)
+    noise = with_noise(batch, made).evidence.lower - x
+    assert noise.std(0).tolist() == pytest.approx(made.scale.tolist(), rel=0.05)
+    assert (noise.mean(0) / made.scale).tolist() == pytest.approx([0, 0], abs=0.05)
     assert float(torch.corrcoef(noise.T)[0, 1]) == pytest.approx(0, abs=0.05)
 
 
 def test_noise_of_exact_rows_stays_free_of_intervals() -> None:
     batch = make_rows(Evidence.exact(rows(5)), None, "data")
-    noisy = with_noise(batch, Noise(torch.ones(2)), seed=0, step=0).evidence
+    noisy = with_noise(batch, Noise(torch.ones(2))).evidence
     assert noisy.upper is noisy.lower
 
 
 def test_noise_depends_on_seed_and_step_alone() -> None:
     batch, scale = mixed_batch(), Noise(torch.ones(3))
-    low = {key: bounds(with_noise(batch, scale, *key))[0] for key in [(0, 0), (0, 1), (1, 0)]}
-    assert torch.equal(low[0, 0], bounds(with_noise(batch, scale, 0, 0))[0])
-    assert not torch.equal(low[0, 0], low[0, 1])
-    assert not torch.equal(low[0, 0], low[1, 0])
+    keys = [(0, 0), (0, 0), (0, 1), (1, 0)]
+    first, again, *others = (bounds(with_noise(batch, scale, *key))[0] for key in keys)
+    assert torch.equal(first, again)
+    assert not any(torch.equal(first, other) for other in others)
 
 
 def test_columns_without_spread_have_no_noise() -> None:
@@ -196,7 +185,7 @@ def test_columns_without_spread_have_no_noise() -> None:
     assert make_noise(Evidence.exact(x), [None, None], {}, 0.5).scale.tolist() == [0.0, 0.0]
 
 
-def test_noise_is_for_training_and_fresh_at_each_step() -> None:
+def test_noise_is_for_training_and_new_at_each_step() -> None:
     x = rows(50)
     model = small(x)
     watcher = Watcher(model)
@@ -213,8 +202,8 @@ def test_atoms_stay_where_they_are() -> None:
     x[::3, 0], x[::5, 0] = 0.0, -2.0
     batch = make_rows(Evidence.exact(x), None, "data")
     noise = make_noise(batch.evidence, [None, None], {0: (-2.0, 0.0)}, 0.1)
-    moved = with_noise(batch, noise, seed=0, step=0).evidence.lower != x
+    changed = with_noise(batch, noise).evidence.lower != x
     atom = (x[:, 0] == 0) | (x[:, 0] == -2)
-    assert torch.equal(moved[:, 0], ~atom)
-    assert bool(moved[:, 1].all())
+    assert torch.equal(changed[:, 0], ~atom)
+    assert bool(changed[:, 1].all())
     assert float(noise.scale[0]) == pytest.approx(0.1 * float(x[~atom, 0].std(correction=0)))

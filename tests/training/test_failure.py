@@ -1,36 +1,28 @@
-"""A loss that is no number stops the fit, and the model keeps the last good weights."""
+"""A loss that is not finite stops the fit, and the model keeps the last good weights."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from marginals import Evidence, FitConfig, fit
 from marginals.densities.density import Density
 from marginals.training import FitError
 from marginals.training.batches import make_rows
-from marginals.training.fit import _Fit
-from tests.training.helpers import loss_of, mixed_rows, parts, rows, same, small, weights
+from marginals.training.fit import FitRun
+from tests.training.helpers import (
+    at_step,
+    loss_of,
+    mixed_rows,
+    parts,
+    rows,
+    same,
+    small,
+    weights,
+)
 
 SETTINGS = {"batch_size": 20, "evaluate_every": 5}
-
-
-def at_step(model: Density, step: int, act: Callable[[], None]) -> None:
-    """Do something to a model when the training step with this number begins."""
-    contract, count = model.contract, 0
-
-    def counting(evidence: Evidence) -> Tensor:
-        nonlocal count
-        if torch.is_grad_enabled():
-            if count == step:
-                act()
-            count += 1
-        return contract(evidence)
-
-    model.contract = counting
 
 
 def corrupt(model: Density, value: float) -> None:
@@ -38,8 +30,7 @@ def corrupt(model: Density, value: float) -> None:
         next(model.parameters()).view(-1)[0] = value
 
 
-@pytest.mark.parametrize("averaging", [0.0, 0.9])
-@pytest.mark.parametrize("holding_out", [0.0, 0.2])
+@pytest.mark.parametrize(("averaging", "holding_out"), [(0.0, 0.2), (0.9, 0.0)])
 def test_an_exploding_rate_leaves_the_start(averaging: float, holding_out: float) -> None:
     x = rows(60)
     model = small(x)
@@ -51,8 +42,7 @@ def test_an_exploding_rate_leaves_the_start(averaging: float, holding_out: float
     assert bool(model.log_value(x).isfinite().all())
 
 
-@pytest.mark.parametrize("averaging", [0.0, 0.5])
-@pytest.mark.parametrize("step", [10, 12, 14])
+@pytest.mark.parametrize(("step", "averaging"), [(10, 0.0), (12, 0.5), (14, 0.0)])
 def test_a_corrupted_parameter_leaves_the_last_good_weights(step: int, averaging: float) -> None:
     x, held = rows(60), rows(40, seed=1)
     settings = {**SETTINGS, "averaging": averaging, "validation": held}
@@ -89,7 +79,7 @@ def test_impossible_rows_are_found_before_training() -> None:
     assert same(weights(model), before)
 
 
-def test_a_checkpoint_of_a_failed_fit_still_holds_the_good_weights(tmp_path: Path) -> None:
+def test_the_checkpoint_of_a_failed_fit_still_holds_the_good_weights(tmp_path: Path) -> None:
     x = rows(60)
     model = small(x)
     at_step(model, 12, lambda: corrupt(model, torch.nan))
@@ -103,17 +93,17 @@ def test_a_checkpoint_of_a_failed_fit_still_holds_the_good_weights(tmp_path: Pat
     assert same(weights(again), weights(model))
 
 
-def test_an_error_of_the_models_own_leaves_the_best_weights(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_an_error_in_a_step_leaves_the_best_weights(error: type[BaseException]) -> None:
     x, held = rows(60), rows(40, seed=1)
-    model = small(x)
+    model, good = small(x), small(x)
 
     def fail() -> None:
-        raise MemoryError("no more")
+        raise error("no more")
 
     at_step(model, 12, fail)
-    with pytest.raises(MemoryError, match="no more"):
+    with pytest.raises(error, match="no more"):
         fit(model, x, validation=held, max_steps=100, **SETTINGS)
-    good = small(x)
     fit(good, x, validation=held, max_steps=10, **SETTINGS)
     assert same(weights(model), weights(good))
 
@@ -131,22 +121,21 @@ def test_a_checkpoint_that_cannot_be_written_fails_at_once(tmp_path: Path) -> No
     assert same(weights(model), before)
 
 
-def test_a_step_that_cannot_be_recorded_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_cannot_be_recorded_gives_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise RuntimeError("operation not permitted when stream is capturing\nand so on")
 
-    # The name of the module is that of its function too.
+    # By its name, because the package's `fit` is the function.
     monkeypatch.setattr(sys.modules["marginals.training.fit"], "GraphedStep", refuse)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     x = rows(60)
     model, twin = small(x), small(x)
     train = make_rows(model.checked(x), None, "data")
-    run = _Fit(model, train, None, FitConfig(**SETTINGS))
+    run, again = (FitRun(m, train, None, FitConfig(**SETTINGS)) for m in (model, twin))
     run.may_record = True
     with pytest.warns(RuntimeWarning, match=r"kernel by kernel.*: operation not permitted .*ing$"):
-        run._step()
-    run._step()  # is not recorded again
-    again = _Fit(twin, train, None, FitConfig(**SETTINGS))
-    again._step()
-    again._step()
+        run.step()
+    run.step()  # is not recorded again
+    again.step()
+    again.step()
     assert same(weights(model), weights(twin))

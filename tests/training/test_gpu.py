@@ -1,4 +1,4 @@
-"""On a GPU the data lie beside the model, and steps wait for nothing."""
+"""On a GPU the data are on the model's device, and steps do not wait for the host."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +9,9 @@ from torch import Tensor
 
 from marginals import Density, Evidence, FitConfig, build, fit
 from marginals.densities.nmdma import NMDMA
+from marginals.runtime.backend import QUERY, Backend
 from marginals.training.batches import make_rows
-from marginals.training.fit import _Fit
+from marginals.training.fit import FitRun
 from marginals.training.graphed import GraphedStep
 from tests.training.helpers import boxes, loss_of, losses, rows, same, small, weights
 
@@ -22,7 +23,7 @@ SETTINGS = {"batch_size": 20, "evaluate_every": 5, "noise": 0.1, "averaging": 0.
 
 
 class Bell(Density):
-    """As little as can be trained, so that only the fit itself could wait."""
+    """The smallest model that can be trained, so that only the fit itself could wait."""
 
     columns, categories = 2, (None, None)
     univariates = sample_rows = None
@@ -31,7 +32,7 @@ class Bell(Density):
         super().__init__()
         self.mean = torch.nn.Parameter(torch.zeros(2, device="cuda"))
 
-    def contract(self, evidence: Evidence) -> Tensor:
+    def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         return -(evidence.upper.float().nan_to_num() - self.mean).square().sum(1)
 
     def row_cost(self) -> int:
@@ -49,11 +50,11 @@ def _no_waiting() -> Iterator[None]:
 def test_the_steps_of_a_fit_do_not_wait_for_the_device() -> None:
     model = Bell()
     train = make_rows(model.checked(boxes(rows(100))), None, "data")
-    run = _Fit(model, train, None, FitConfig(**SETTINGS))
-    run._step()
+    run = FitRun(model, train, None, FitConfig(**SETTINGS))
+    run.step()
     torch.cuda.set_sync_debug_mode("error")
     for _ in range(12):  # into the third epoch
-        run._step()
+        run.step()
 
 
 def test_a_fit_moves_the_data_to_the_model() -> None:
@@ -67,7 +68,7 @@ def test_a_fit_moves_the_data_to_the_model() -> None:
     assert {p.device.type for p in model.parameters()} == {"cuda"}
 
 
-def test_a_fit_on_the_device_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+def test_a_fit_on_the_device_resumes_from_a_checkpoint(tmp_path: Path) -> None:
     x = rows(100)
     settings = {**SETTINGS, "checkpoint": tmp_path / "fit"}
     fit(small(x).cuda(), x, max_steps=7, **settings)
@@ -95,15 +96,15 @@ def test_recorded_steps_are_the_same_steps(
     x = torch.randn(200, 3, device="cuda", dtype=torch.float32)
     x[::3, 0] = torch.nan  # the first column, which nMDMA can miss too
     settings = {"max_steps": 40, "batch_size": 50, "evaluate_every": 10, "noise": 0.01}
-    recordings, record = [], _Fit._record
+    recordings, record = [], FitRun.record
 
-    def watched(self: _Fit, size: int) -> GraphedStep | None:
+    def watched(self: FitRun, size: int) -> GraphedStep | None:
         recordings.append(record(self, size))
         return recordings[-1]
 
     found = []
     for recorder in (watched, lambda self, size: None):
-        monkeypatch.setattr(_Fit, "_record", recorder)
+        monkeypatch.setattr(FitRun, "record", recorder)
         inner = build(x, tensor="ht" if tensor == "nmdma" else tensor, width=4, seed=0)
         model = NMDMA(inner).cuda() if tensor == "nmdma" else inner
         result = fit(model, x, products=products, **settings)

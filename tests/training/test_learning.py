@@ -1,6 +1,7 @@
-"""Fitting finds the density the data came from, whatever is known of each cell."""
+"""A fit recovers the density behind the data, whatever is observed of each cell."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -30,27 +31,9 @@ class TwoGaussians:
         return (log_normal + self.share.log()).logsumexp(-1)
 
 
-def correlated(count: int, rho: float = 0.8) -> Tensor:
-    """Standard normal columns with correlation rho, moved to mean (1, -2) and deviation (1, 3)."""
-    z = torch.randn(count, 2)
-    z[:, 1] = rho * z[:, 0] + math.sqrt(1 - rho**2) * z[:, 1]
-    return z * torch.tensor([1.0, 3.0]) + torch.tensor([1.0, -2.0])
-
-
 def trained(data: Tensor | Evidence, steps: int = 400) -> tuple[Density, FitResult]:
     model = build(data, width=8)
     return model, fit(model, data, max_steps=steps, **SETTINGS)
-
-
-def check_moments(model: Density) -> None:
-    """Compare a model of `correlated` with what it should be, by a sample."""
-    drawn = model.sample(20_000, generator=torch.Generator().manual_seed(0)).double()
-    mean, std = drawn.mean(0), drawn.std(0)
-    assert mean[0] == pytest.approx(1.0, abs=0.12)
-    assert mean[1] == pytest.approx(-2.0, abs=0.36)
-    assert std[0] == pytest.approx(1.0, abs=0.12)
-    assert std[1] == pytest.approx(3.0, abs=0.36)
-    assert torch.corrcoef(drawn.T)[0, 1] == pytest.approx(0.8, abs=0.08)
 
 
 def test_reaches_the_true_density_of_held_out_rows() -> None:
@@ -60,55 +43,70 @@ def test_reaches_the_true_density_of_held_out_rows() -> None:
     model, result = trained(train)
     entropy = -float(truth.log_density(test).mean())
     assert loss_of(model, test) < start - 0.1
-    # Below the true density's own loss no model can be but by chance.
+    # No model has a lower loss than the true density, except by chance.
     assert entropy - 0.01 < loss_of(model, test) < entropy + 0.05
     assert result.history[-1].train_loss < result.history[0].train_loss - 0.1
 
 
-def test_recovers_the_density_behind_missing_cells() -> None:
+def correlated(count: int, rho: float = 0.8) -> Tensor:
+    """Normal columns with correlation rho, means (1, -2) and deviations (1, 3)."""
+    z = torch.randn(count, 2)
+    z[:, 1] = rho * z[:, 0] + math.sqrt(1 - rho**2) * z[:, 1]
+    return z * torch.tensor([1.0, 3.0]) + torch.tensor([1.0, -2.0])
+
+
+def missing() -> Tensor:
     x = correlated(3000)
     x[torch.rand(x.shape) < 0.3] = torch.nan
-    model, _ = trained(x)
-    check_moments(model)
+    return x
 
 
-def test_recovers_the_density_behind_intervals() -> None:
+def intervals() -> Evidence:
+    """A grid of its own for each cell: three deviations in two cells."""
     x = correlated(3000)
-    # A grid of its own for each cell: three deviations in two cells.
     step = torch.tensor([1.5, 4.5])
     offset = step * torch.rand(x.shape)
     lower = ((x - offset) / step).floor() * step + offset
-    model, _ = trained(Evidence.interval(lower, lower + step))
-    check_moments(model)
+    return Evidence.interval(lower, lower + step)
 
 
-def test_recovers_the_density_behind_censored_cells() -> None:
+def censored() -> Evidence:
     x = correlated(4000)
     limit = 1.0 + torch.randn(len(x), 1)
-    censored = x[:, :1] > limit
-    lower = torch.cat([torch.where(censored, limit, x[:, :1]), x[:, 1:]], 1)
-    upper = torch.cat([torch.where(censored, torch.inf, x[:, :1]), x[:, 1:]], 1)
-    assert float(lower[:, 0].mean()) < 0.6  # what ignoring the censoring would give
-    model, _ = trained(Evidence.interval(lower, upper))
-    check_moments(model)
+    beyond = x[:, :1] > limit
+    lower = torch.cat([torch.where(beyond, limit, x[:, :1]), x[:, 1:]], 1)
+    upper = torch.cat([torch.where(beyond, torch.inf, x[:, :1]), x[:, 1:]], 1)
+    assert float(lower[:, 0].mean()) < 0.6  # the mean if censoring were ignored
+    return Evidence.interval(lower, upper)
+
+
+@pytest.mark.parametrize("make", [missing, intervals, censored])
+def test_recovers_the_density_behind_the_cells(make: Callable[[], Tensor | Evidence]) -> None:
+    model, _ = trained(make())
+    drawn = model.sample(20_000, generator=torch.Generator().manual_seed(0)).double()
+    mean, std = drawn.mean(0), drawn.std(0)
+    assert mean[0] == pytest.approx(1.0, abs=0.12)
+    assert mean[1] == pytest.approx(-2.0, abs=0.36)
+    assert std[0] == pytest.approx(1.0, abs=0.12)
+    assert std[1] == pytest.approx(3.0, abs=0.36)
+    assert torch.corrcoef(drawn.T)[0, 1] == pytest.approx(0.8, abs=0.08)
 
 
 def test_recovers_the_density_behind_a_rounded_column() -> None:
     x = correlated(3000)
     x[:, 0] = x[:, 0].round()
     half = torch.tensor([0.5, 0.0])
-    data = Evidence.interval(x - half, x + half)
-    model, _ = trained(data)
+    model, _ = trained(Evidence.interval(x - half, x + half))
     for k in range(-1, 4):
         bounds = torch.tensor([[k - 0.5]]), torch.tensor([[k + 0.5]])
         expected = normal_cdf(k + 0.5, 1.0) - normal_cdf(k - 0.5, 1.0)
         assert model.prob(*bounds, columns=[0]).item() == pytest.approx(expected, abs=0.03)
-    # A density squeezed onto the integers would win without limit if cells were exact.
+    # If cells were exact, a density squeezed onto the integers would win without limit.
     between = model.prob(torch.tensor([[0.6]]), torch.tensor([[1.4]]), columns=[0])
     assert between.item() == pytest.approx(normal_cdf(0.4) - normal_cdf(-0.4), abs=0.15)
 
 
-def test_a_fully_interval_table_has_probabilities_for_losses() -> None:
+def test_the_losses_of_interval_rows_are_those_of_probabilities() -> None:
     x = correlated(1000).round()
     model, result = trained(Evidence.interval(x - 0.5, x + 0.5), steps=100)
     assert all(record.validation_loss > 0 for record in result.history)

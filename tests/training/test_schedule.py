@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from marginals import FitResult, fit
+from marginals import FitConfig, FitResult, fit
 from marginals.training import Record
+from marginals.training.batches import make_rows
+from marginals.training.fit import FitRun
 from tests.training.helpers import after, loss_of, losses, parts, rows, same, small, weights
 
 NEVER_GAINS = {"min_gain": 1e9, "evaluate_every": 2, "patience": 3, "batch_size": 20}
@@ -30,11 +32,7 @@ def test_history_has_a_record_per_evaluation() -> None:
     seconds = [record.seconds for record in result.history]
     assert seconds == sorted(seconds)
     assert 0 <= seconds[0] <= seconds[-1] <= result.seconds
-    assert result.steps == 20
-    assert result.stopped == "max_steps"
-    assert not result.resumed
-    assert result.best_step == lowest(result).step
-    assert result.best_loss == lowest(result).validation_loss
+    assert (result.steps, result.stopped, result.resumed) == (20, "max_steps", False)
     with pytest.raises(dataclasses.FrozenInstanceError):
         result.history[0].step = 3
 
@@ -50,14 +48,14 @@ def test_the_first_record_is_the_start_and_train_losses_are_those_of_the_steps()
     assert second.train_loss == pytest.approx(start[0], rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("count", "size", "every"), [(100, 50, 50), (6400, 100, 64), (5000, 10, 400)]
-)
-def test_evaluations_come_once_per_epoch_within_bounds(count: int, size: int, every: int) -> None:
-    x = rows(count)
-    settings = {"batch_size": size, "validation_fraction": 0.0, "max_steps": every + 1}
-    result = fit(small(x, width=1, hidden=1), x, **settings)
-    assert [record.step for record in result.history] == [0, every, every + 1]
+def test_evaluations_come_once_per_epoch_within_bounds() -> None:
+    for count, size, every in [(100, 50, 50), (6400, 100, 64), (5000, 10, 400)]:
+        model = small(rows(count), width=1)
+        train = make_rows(model.checked(rows(count)), None, "data")
+        assert FitRun(model, train, None, FitConfig(batch_size=size)).every == every
+    x = rows(100)
+    result = fit(small(x), x, batch_size=50, validation_fraction=0.0, max_steps=51)
+    assert [record.step for record in result.history] == [0, 50, 51]
 
 
 def test_no_steps_leave_the_model_alone() -> None:
@@ -73,33 +71,26 @@ def test_the_clock_stops_a_fit() -> None:
     x = rows(30)
     result = fit(small(x), x, max_seconds=0.1)
     assert result.stopped == "max_seconds"
-    assert 0.1 <= result.seconds < 5
+    assert result.seconds >= 0.1
+    assert result.steps < 20_000
     assert fit(small(x), x, max_seconds=0).steps == 0
 
 
 # Seeds ----------------------------------------------------------------------------------------
 
 
-def test_the_seed_decides_the_course() -> None:
+def test_the_seed_alone_determines_the_course() -> None:
     x = rows(100)
     settings = {"batch_size": 20, "max_steps": 15, "evaluate_every": 5, "noise": 0.05}
     first, again, other = (small(x) for _ in range(3))
     course = losses(fit(first, x, seed=4, **settings))
-    torch.manual_seed(99)  # the global generator has no say
-    assert losses(fit(again, x, seed=4, **settings)) == course
-    assert same(weights(first), weights(again))
-    assert all(
-        one != two
-        for one, two in zip(course[1:], losses(fit(other, x, seed=5, **settings))[1:], strict=True)
-    )
-
-
-def test_the_global_generator_is_left_alone() -> None:
-    x = rows(100)
-    model = small(x)
+    torch.manual_seed(99)  # the global generator plays no part
     before = torch.get_rng_state()
-    fit(model, x, max_steps=5, noise=0.1)
+    assert losses(fit(again, x, seed=4, **settings)) == course
     assert torch.equal(torch.get_rng_state(), before)
+    assert same(weights(first), weights(again))
+    different = losses(fit(other, x, seed=5, **settings))
+    assert all(one != two for one, two in zip(course[1:], different[1:], strict=True))
 
 
 # Plateau --------------------------------------------------------------------------------------
@@ -115,15 +106,9 @@ def test_a_plateau_cuts_the_rate_and_after_enough_cuts_ends_the_fit() -> None:
     assert rates == pytest.approx([0.01] * 4 + [0.001] * 3 + [0.0001] * 3)
 
 
-def test_without_cuts_the_first_plateau_ends_the_fit() -> None:
-    x = rows(40)
-    result = fit(small(x), x, max_cuts=0, **NEVER_GAINS)
-    assert (result.stopped, result.steps) == ("plateau", 6)
-
-
 @pytest.mark.parametrize("averaging", [0.0, 0.5])
-def test_a_cut_goes_back_to_the_best_weights(tmp_path: Path, averaging: float) -> None:
-    # So high a rate that every evaluation is worse than the start.
+def test_a_cut_returns_to_the_best_weights(tmp_path: Path, averaging: float) -> None:
+    # The rate is so high that every evaluation is worse than the start.
     settings = {**NEVER_GAINS, "learning_rate": 1.0, "min_gain": 0.0, "averaging": averaging}
     x = rows(40)
     path = tmp_path / "fit"
@@ -137,18 +122,13 @@ def test_a_cut_goes_back_to_the_best_weights(tmp_path: Path, averaging: float) -
     assert not same(parts(path, "model"), parts(path, "best"))
 
 
-def test_gains_put_a_plateau_off() -> None:
+def test_gains_postpone_a_plateau_and_small_ones_are_kept_but_do_not_count() -> None:
     x = rows(400)
-    settings = {"evaluate_every": 2, "patience": 3, "batch_size": 100, "max_steps": 30}
-    result = fit(small(x, width=8), x, validation_fraction=0, **settings)
+    settings = {"evaluate_every": 2, "patience": 3, "batch_size": 100, "validation_fraction": 0}
+    result = fit(small(x, width=8), x, max_steps=30, **settings)
     assert result.stopped == "max_steps"
     assert {record.learning_rate for record in result.history} == {0.01}
-
-
-def test_small_gains_are_kept_but_do_not_count() -> None:
-    x = rows(400)
-    settings = {"evaluate_every": 2, "patience": 3, "batch_size": 100, "min_gain": 1e9}
-    result = fit(small(x, width=8), x, validation_fraction=0, max_cuts=0, **settings)
+    result = fit(small(x, width=8), x, max_cuts=0, min_gain=1e9, **settings)
     assert (result.stopped, result.steps) == ("plateau", 6)
     assert result.best_step == 6
 
@@ -169,7 +149,7 @@ def test_overfitting_stops_early_at_the_best_weights() -> None:
 
 @pytest.mark.parametrize("averaging", [0.0, 0.8])
 @pytest.mark.parametrize("holding_out", [True, False])
-@pytest.mark.parametrize("steps", [24, 25])  # the last evaluation in turn, and out of turn
+@pytest.mark.parametrize("steps", [24, 25])  # the last evaluation on schedule, and off schedule
 def test_the_model_ends_with_the_weights_of_the_best_loss(
     averaging: float, holding_out: bool, steps: int
 ) -> None:
@@ -192,19 +172,17 @@ def test_a_late_best_is_kept_too() -> None:
     assert loss_of(model, x) == pytest.approx(result.best_loss, rel=1e-12)
 
 
-def test_a_worse_fit_leaves_the_start() -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"learning_rate": 5.0, "max_steps": 6, "evaluate_every": 3},
+        # The last step breaks the weights.
+        {"learning_rate": 1e6, "clip_norm": None, "max_steps": 1, "evaluate_every": 1},
+    ],
+)
+def test_a_worse_fit_leaves_the_start(settings: dict[str, object]) -> None:
     x = rows(60)
     model = small(x)
     before = weights(model)
-    result = fit(model, x, learning_rate=5.0, max_steps=6, evaluate_every=3)
-    assert result.best_step == 0
+    assert fit(model, x, validation_fraction=0.0, batch_size=60, **settings).best_step == 0
     assert same(weights(model), before)
-
-
-def test_a_last_step_that_breaks_the_weights_is_not_the_best() -> None:
-    x = rows(60)
-    model = small(x)
-    settings = {"validation_fraction": 0.0, "learning_rate": 1e6, "clip_norm": None}
-    result = fit(model, x, max_steps=1, evaluate_every=1, batch_size=60, **settings)
-    assert result.best_step == 0
-    assert loss_of(model, x) == pytest.approx(result.history[0].validation_loss)

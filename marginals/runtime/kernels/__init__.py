@@ -1,26 +1,12 @@
-"""Fused kernels of the hot loops, with the plain form of each and the choice between them.
+"""Kernels of the hot loops, each with its own backward pass.
 
-- `leaves`: the log values of the paper's leaves, by `leaves_triton` (float32 on CUDA) or, in
-  training, by `leaves_plain`; the form that autograd differentiates is in `leaves/neural.py`.
-- `tree`: the contraction of a hierarchical tensor, by `tree_triton` (float32 on CUDA) or, in
-  training, by `tree_plain`; the form that autograd differentiates is in `tensors/hierarchical.py`.
-- `inversion`: draws from leaves that are chosen cell by cell, by `inversion_triton`; plain in
-  `leaves/neural.py`.
-- `choice`: whether Triton is used; `compiled`: when the plain kernels of a fit are compiled;
-  `products`: training steps and the precision of their matrix products.
+    loop               Triton on CUDA            hand-written for CPU training   plain reference
+    leaf log values    leaf_values_triton        leaf_values_cpu          leaves/neural.py
+    tree contraction   tree_contraction_triton   tree_contraction_cpu     tensors/hierarchical.py
+    leaf inversion     leaf_inversion_triton     -                        leaves/neural.py
 
-Every fused kernel is compared with the plain form in float64 in `tests/runtime`, where Triton's
-interpreter runs it on a CPU.
+The plain reference is differentiated by autograd. The `*_cpu` modules write the backward pass by
+hand in tensor operations, which saves memory and time in a training step. `leaf_values`,
+`tree_contraction` and `leaf_inversion` make the kernels callable. `tests/runtime` compares every
+kernel with the reference in float64, in Triton's interpreter where there is no GPU.
 """
-
-from marginals.runtime.kernels.choice import fused, use_fused
-from marginals.runtime.kernels.products import Precision, precision_in_training, product, training
-
-__all__ = [
-    "Precision",
-    "fused",
-    "precision_in_training",
-    "product",
-    "training",
-    "use_fused",
-]

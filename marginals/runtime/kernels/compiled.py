@@ -1,27 +1,31 @@
-"""Compiling the plain kernels for long fits on a CPU; short ones run eagerly and wait for nothing.
+"""Compiling the CPU kernels for long fits.
 
-Compiling takes some seconds, the first time in a process more, and needs a C++ compiler. It pays
-when a fit works on so many leaves that the time it saves is several times that.
+Compiling takes some seconds, more the first time in a process, and needs a C++ compiler. It pays
+when it saves several times that; shorter fits run eagerly.
 """
 
 import shutil
-import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import torch
 
-_LOCAL = threading.local()
-# What a compiled step saves per leaf and hidden unit, and what compiling costs.
+# Time that a compiled step saves per leaf and hidden unit, and the cost of compiling.
 _SECONDS_SAVED = 1e-8
 _SECONDS_TO_COMPILE = 20.0
+# Functions that failed to compile in this process.
+_FAILED: set[Callable[..., Any]] = set()
 
 
 def worth_compiling(leaf_units: int, steps: int, seconds: float | None = None) -> bool:
-    """Say whether to compile, for so many steps or seconds, each step on leaves times hidden units.
+    """Return whether compiling pays.
+
+    Args:
+        leaf_units: leaves times hidden units of one step.
+        steps: the most steps of the fit.
+        seconds: the most seconds of the fit, if limited.
 
     >>> worth_compiling(500 * 6 * 100 * 3, steps=200), worth_compiling(500 * 6 * 100 * 3, 20_000)
     (False, True)
@@ -32,53 +36,29 @@ def worth_compiling(leaf_units: int, steps: int, seconds: float | None = None) -
     return eager > 2 * _SECONDS_TO_COMPILE
 
 
-@contextmanager
-def compiling(on: bool) -> Iterator[None]:
-    """Let the plain kernels of this thread be compiled, where a compiler is at hand."""
-    before = is_compiling()
-    _LOCAL.on = on and has_compiler()
-    try:
-        yield
-    finally:
-        _LOCAL.on = before
-
-
-def is_compiling() -> bool:
-    """Say whether this thread compiles the plain kernels."""
-    return bool(getattr(_LOCAL, "on", False))
-
-
-def call(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function of tensors, compiled; if that fails for any reason, say so and go on."""
+def call(function: Callable[..., Any], *args: Any, compiled: bool) -> Any:
+    """Call a function of tensors, compiled if requested; if compiling fails, warn and go on."""
+    if not compiled or not compiles(function):
+        return function(*args)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the compiler's own
             return _compiled(function)(*args)
     except Exception as error:
-        _Broken.functions.add(function)
+        _FAILED.add(function)
+        reason = str(error).strip() or type(error).__name__
         warnings.warn(
-            f"Compiling {function.__name__} for the CPU failed, it goes on uncompiled: "
-            f"{str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__}",
+            f"Could not compile {function.__name__} for the CPU; it runs uncompiled: "
+            f"{reason.splitlines()[0]}",
             RuntimeWarning,
             stacklevel=2,
         )
         return function(*args)
 
 
-def can_call(function: Callable[..., Any]) -> bool:
-    """Say whether to call a function compiled in this thread."""
-    return is_compiling() and is_sound(function)
-
-
-def is_sound(function: Callable[..., Any]) -> bool:
-    """Say whether a function has not failed to compile in this process."""
-    return function not in _Broken.functions
-
-
-class _Broken:
-    """Functions that could not be compiled in this process."""
-
-    functions: set[Callable[..., Any]] = set()  # noqa: RUF012 - there is one of this class
+def compiles(function: Callable[..., Any]) -> bool:
+    """Return whether a function has not failed to compile in this process."""
+    return function not in _FAILED
 
 
 @cache
@@ -88,5 +68,5 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def has_compiler() -> bool:
-    """Say whether a C++ compiler is at hand."""
+    """Return whether a C++ compiler is installed."""
     return any(shutil.which(name) for name in ("g++", "clang++", "cl"))

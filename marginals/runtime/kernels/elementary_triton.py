@@ -1,7 +1,7 @@
-"""Elementary functions and memory access inside of Triton kernels.
+"""Elementary functions and memory access for Triton kernels.
 
-On a CUDA device in assembly where that is faster, for the device or for the compiler. tanh h is
-1 - 2 / (1 + e^2h), to 3e-7: by the hardware's own power of two and reciprocal.
+On CUDA they use assembly where that runs or compiles faster. tanh h is 1 - 2 / (1 + e^2h), accurate
+to 3e-7, by the hardware's own power of two and reciprocal.
 """
 
 import math
@@ -13,7 +13,7 @@ import triton.language as tl
 
 _LOG_2 = tl.constexpr(math.log(2.0))
 _INVERSE_LOG_2 = tl.constexpr(1 / math.log(2.0))
-# Neither the interpreter nor other makes of GPU take this one's assembly.
+# The interpreter and other vendors' GPUs do not accept CUDA assembly.
 ASSEMBLY = tl.constexpr(
     torch.version.hip is None and os.environ.get("TRITON_INTERPRET", "0") in ("", "0")
 )
@@ -29,7 +29,7 @@ def log1p(x):
 
 @triton.jit
 def log_softplus(raw, BETA: tl.constexpr, LOG_BETA: tl.constexpr):
-    """Return the log of the softplus with a given beta, finite for all finite numbers."""
+    """Return the log of the softplus with a given beta, finite for finite input."""
     scaled = raw * BETA
     far = scaled < -20.0
     near = tl.where(far, 0.0, scaled)
@@ -39,7 +39,7 @@ def log_softplus(raw, BETA: tl.constexpr, LOG_BETA: tl.constexpr):
 
 @triton.jit
 def reciprocal(x):
-    """Return 1 / x to one unit in the last place; a plain division takes five times as long."""
+    """Return 1 / x to one unit in the last place, five times as fast as a division."""
     if ASSEMBLY:
         return tl.inline_asm_elementwise(
             "rcp.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
@@ -61,7 +61,7 @@ def _exp2(x):
 
 @triton.jit
 def fast_log(x):
-    """Return log x to 2e-7, absolute or relative, whichever is more."""
+    """Return log x with an absolute or relative error of 2e-7, whichever is larger."""
     if ASSEMBLY:
         return _LOG_2 * tl.inline_asm_elementwise(
             "lg2.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
@@ -79,7 +79,7 @@ def log_logistic(z):
 
 @triton.jit
 def tanh(x):
-    # An overflow of the power is right too: 1 / inf = 0.
+    # The power may overflow: 1 / inf = 0 is right.
     return 1.0 - 2.0 * reciprocal(1.0 + _exp2(x * (2.0 * _INVERSE_LOG_2)))
 
 
@@ -113,9 +113,9 @@ def sigmoid(x):
 
 @triton.jit
 def load_lanes(pointer):
-    """Load numbers; in assembly, because each plain load costs the compiler seconds.
+    """Load numbers in assembly, because each plain load costs the compiler seconds.
 
-    Its pass that coalesces accesses follows every load and store through the whole kernel.
+    Its coalescing pass follows every load and store through the whole kernel.
     """
     if ASSEMBLY:
         at = pointer.to(tl.int64)

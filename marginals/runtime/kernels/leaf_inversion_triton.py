@@ -1,8 +1,8 @@
-r"""The inversion of the paper's leaves as a Triton kernel.
+r"""Inversion of the paper's leaves as a Triton kernel.
 
-Each lane owns one cell: it fetches the parameters of the cell's leaf once and then takes steps of
-Newton's method inside a bracket, see `numerics/inversion.py`, without leaving the registers. A
-program ends with the last of its lanes; nothing is asked of the host.
+Each lane owns one cell: it loads the parameters of the cell's leaf once and then runs Newton's
+method inside a bracket, as in `numerics/inversion.py`, without leaving the registers. A program
+ends with the last of its lanes; the host decides nothing.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,13 @@ from marginals.runtime.kernels.elementary_triton import (
     load_lanes,
     log1p,
     log_sigmoid,
-    minus_tanh,
     store_lanes,
 )
-from marginals.runtime.kernels.leaf_network_triton import constrained, walk, walk_ends
+from marginals.runtime.kernels.leaf_network_triton import constrained, log_mass, walk, walk_ends
 from marginals.runtime.kernels.leaf_values_triton import hidden_units
 
-_LANES = 128  # cells of a program
-# Halvings that take a bracket of all floats down to two neighbours, each after a halving of the
-# residual.
+_LANES = 128  # cells per program
+# Steps that shrink a bracket of all floats to two neighbours if every other one halves it.
 _MOST_STEPS = 640
 
 
@@ -34,18 +32,18 @@ def invert_chosen(
     """Return where the leaves of cells (n, N) reach levels u, in units of the networks.
 
     Args:
-        cells: log u, log(1 - u) and, if any cell is bounded, lower, upper and their difference in
+        cells: log u, log(1 - u) and, if any cell is bounded, lower end, upper end and length in
             units of the networks; (n, N), contiguous, float32.
         components: the leaf of each cell, (n, N).
-        columns: the leaves' column of each row of cells, (n,).
-        planes: the parameters of all leaves, (P, D, M), see `leaves.pack`.
+        columns: the column of each row of cells, (n,).
+        planes: the parameters of all leaves, (P, D, M), see `leaf_values.pack`.
         depth: the number of hidden layers.
     """
     count, rows = components.shape
     width = planes.shape[2]
     out = torch.empty(count, rows, dtype=planes.dtype, device=planes.device)
     if out.numel():
-        ends = cells[2:] or (out, out, out)  # not looked at
+        ends = cells[2:] or (out, out, out)  # not read
         grid = (triton.cdiv(rows, _LANES), count)
         _invert[grid](
             *(*cells[:2], *ends, components, columns, planes, out),
@@ -73,37 +71,22 @@ def _log_add_exp(x, y):
 
 @triton.jit
 def _target(
-    log_u,
-    log_1mu,
-    lower,
-    upper,
-    length,
-    weight,
-    size,
-    bias,
-    gate,
-    one_plus,
-    R: tl.constexpr,
-    DEPTH: tl.constexpr,
-):
+    log_u, log_1mu, lower, upper, length,
+    weight, size, bias, gate, one_plus, R: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
     """Return the logit of F(lower) + u (F(upper) - F(lower)), see `logit_of_interval`."""
     low_open = lower == -float("inf")
     high_open = upper == float("inf")
-    open_ = low_open | high_open
     low, high, gap, _, _, _, _, _, _ = walk_ends(
         tl.where(low_open, 0.0, lower),
         tl.where(high_open, 0.0, upper),
-        tl.where(open_, 1.0, length),
+        tl.where(low_open | high_open, 1.0, length),
         *(weight, size, bias, gate, one_plus, R, DEPTH),
     )
-    half = 0.5 * gap - minus_tanh(0.5 * gap)
-    # 1 - exp(-gap) = 2 t / (1 + t) with t = tanh(gap / 2)
-    log_mass = tl.where(open_, 0.0, tl.log(2.0 * half / (1.0 + half)))
-    log_mass += tl.where(low_open, 0.0, log_sigmoid(-low))
-    log_mass += tl.where(high_open, 0.0, log_sigmoid(high))
+    mass = log_mass(low, high, gap, low_open, high_open)
     below = tl.where(low_open, -float("inf"), log_sigmoid(low))
     above = tl.where(high_open, -float("inf"), log_sigmoid(-high))
-    return _log_add_exp(below, log_u + log_mass) - _log_add_exp(above, log_1mu + log_mass)
+    return _log_add_exp(below, log_u + mass) - _log_add_exp(above, log_1mu + mass)
 
 
 @triton.jit
@@ -132,7 +115,7 @@ def _most(weights, FIRST: tl.constexpr, size, S: tl.constexpr, R: tl.constexpr):
 
 @triton.jit
 def _bracket(target, weight, size, bias, gate, R: tl.constexpr, DEPTH: tl.constexpr):
-    """Return numbers between which z(x) = target lies, see `bracket` in `leaves/monotone.py`."""
+    """Return a bracket of z(x) = target, as `bracket` in `leaves/monotone.py`."""
     zero = target * 0.0
     slope = _layer(weight, 0, size[0], (zero + 1.0,), 1, R)
     growth = _most(weight, 0, size[0], 1, R)
@@ -170,28 +153,15 @@ def _clamped(x, limit):
 
 @triton.jit
 def _invert(
-    log_u_at,
-    log_1mu_at,
-    lower_at,
-    upper_at,
-    length_at,
-    components_at,
-    columns_at,
-    planes_at,
-    out_at,
-    rows,
-    width,
-    plane,
-    R: tl.constexpr,
-    DEPTH: tl.constexpr,
-    BOUNDED: tl.constexpr,
-    LANES: tl.constexpr,
-    STEPS: tl.constexpr,
-):
+    log_u_at, log_1mu_at, lower_at, upper_at, length_at,
+    components_at, columns_at, planes_at, out_at, rows, width, plane,
+    R: tl.constexpr, DEPTH: tl.constexpr, BOUNDED: tl.constexpr,
+    LANES: tl.constexpr, STEPS: tl.constexpr,
+):  # fmt: skip
     column = tl.program_id(1)
     row = tl.program_id(0) * LANES + tl.arange(0, LANES)
     inside = row < rows
-    # Lanes beyond the last row repeat it, and are not stored.
+    # Lanes beyond the last row repeat it and are not stored.
     cell = column.to(tl.int64) * rows + tl.minimum(row, rows - 1)
     own = tl.load(columns_at + column)
     at = own * width + tl.load(components_at + cell)
@@ -222,7 +192,7 @@ def _invert(
         low = tl.where(residual <= 0.0, x, low)
         high = tl.where(residual >= 0.0, x, high)
         middle = 0.5 * low + 0.5 * high
-        # Also without a residual that is a number: a level at infinity has no solution.
+        # A NaN residual ends the search too: a level at infinity has no solution.
         away = tl.abs(residual)
         far = (away > tolerance) & (middle > low) & (middle < high)
         newton = x - residual / (steepness * slope)

@@ -1,8 +1,8 @@
-r"""The networks of the paper's leaves inside of a Triton kernel, forward and backward.
+r"""The networks of the paper's leaves for Triton kernels, forward and backward.
 
 Hidden units are tuples, which the compiler unrolls: depth and units are constants of a kernel.
-Weights are held relative to the largest of their layer, whose size is kept apart: the slope of a
-nearly flat network is a product of tiny numbers that would underflow.
+Weights are relative to the largest of their layer, whose size is kept separately, because the slope
+of a nearly flat network is a product of tiny numbers that would underflow.
 """
 
 import math
@@ -12,6 +12,7 @@ import triton.language as tl
 
 from marginals.runtime.kernels.elementary_triton import (
     load_lanes,
+    log_sigmoid,
     log_softplus,
     minus_tanh,
     reciprocal,
@@ -173,7 +174,7 @@ def walk(x, weight, size, bias, gate, one_plus, R: tl.constexpr, DEPTH: tl.const
             values = values + (h + a * t,)
             tanhs = tanhs + (t,)
             before = before + (into,)
-            # 1 + a (1 - t^2), written so that both terms are nonnegative when a is near -1.
+            # 1 + a (1 - t^2), with both terms nonnegative when a is near -1.
             slopes = slopes + ((one_plus[layer * R + r] - a * t * t) * into,)
     last: tl.constexpr = R + (DEPTH - 1) * R * R
     z = size[DEPTH] * _mixed(weight, last, values, (DEPTH - 1) * R, R) + bias[DEPTH * R]
@@ -247,7 +248,7 @@ def walk_ends(
 ):
     """Return z at both ends, their gap, and of all hidden units: ends, gaps and their tanh.
 
-    The gap is carried along, not subtracted: tanh b - tanh a = tanh(b - a) (1 - tanh a tanh b).
+    The gap is propagated, not subtracted: tanh b - tanh a = tanh(b - a) (1 - tanh a tanh b).
     """
     lows = ()
     highs = ()
@@ -297,20 +298,9 @@ def walk_ends(
 
 @triton.jit
 def walk_ends_back(
-    grad,
-    start,
-    end,
-    length,
-    low_open,
-    high_open,
-    weight,
-    size,
-    bias,
-    gate,
-    one_plus,
-    R: tl.constexpr,
-    DEPTH: tl.constexpr,
-):
+    grad, start, end, length, low_open, high_open,
+    weight, size, bias, gate, one_plus, R: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
     """Return the gradients of log weights (less the weight), biases and gates of one interval."""
     low, high, gap, lows, highs, gaps, t_lows, t_highs, t_gaps = walk_ends(
         start, end, length, weight, size, bias, gate, one_plus, R, DEPTH
@@ -391,3 +381,13 @@ def walk_ends_back(
                     size[layer] * _mixed_back(weight, R + (layer - 1) * R * R + s, R, by_gaps, R),
                 )
     return by_weight, by_bias, by_gate
+
+
+@triton.jit
+def log_mass(low, high, gap, low_open, high_open):
+    """Return log(sigmoid(high) - sigmoid(low)) from both ends, their gap, and which are open."""
+    half = 0.5 * gap - minus_tanh(0.5 * gap)
+    # 1 - exp(-gap) = 2 t / (1 + t) with t = tanh(gap / 2)
+    value = tl.where(low_open | high_open, 0.0, tl.log(2.0 * half / (1.0 + half)))
+    value += tl.where(low_open, 0.0, log_sigmoid(-low))
+    return value + tl.where(high_open, 0.0, log_sigmoid(high))

@@ -1,41 +1,125 @@
-r"""The paper's leaves at exact cells, forward and backward, as plain functions of tensors.
+r"""The paper's leaves at exact cells for training on a CPU, with a hand-written backward pass.
 
-The same functions run eagerly, block by block, so that what is between two operations stays in the
-processor's cache; and compiled, where one loop does all of it. The backward pass goes through the
-networks again rather than storing them.
+The functions run eagerly in blocks that stay in the processor's cache, or compiled into one loop.
+The backward pass recomputes the networks instead of storing them. The reference is the autograd
+form in `leaves/neural.py`.
 
 Shapes: parameters (n, 1, M) for each weight, bias and gate; cells (n, B).
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from marginals.numerics import log_softplus
+from marginals.numerics import log_softplus, select
+from marginals.runtime.kernels.compiled import call, compiles
+from marginals.runtime.kernels.leaf_values import unpack
 
 _BETA = 10.0  # of the weights' softplus, as in the paper
 
-# Numbers of a block: with what is made on the way they fill a megabyte or two.
+# Numbers per block: with temporaries they fill one or two megabytes.
 _BLOCK = 1 << 18
 
 Layers = tuple[tuple[Tensor, ...], ...]
 
 
-@dataclass(frozen=True)
-class Constrained:
-    """The parameters of all leaves, ready for use.
+def log_values(
+    x: Tensor,
+    location: Tensor,
+    scale: Tensor,
+    columns: Sequence[int],
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor],
+    gates: Sequence[Tensor],
+    *,
+    host_free: bool = False,
+    compiled: bool = False,
+) -> Tensor:
+    """Return the log values of exact cells (n, B), NaN where missing, (n, B, M).
 
     Args:
-        weights: of each layer, (R, S, ...), relative to the largest of the layer.
-        sizes: of the largest of each layer.
-        log_size: the logarithm of the product of all sizes.
-        biases: of each layer, (R, ...).
-        gates: of each hidden layer a, (R, ...).
-        one_plus: 1 + a without cancellation near -1.
+        x: the cells.
+        location, scale: of all columns, (D,).
+        columns: the column of each row of cells.
+        weights, biases, gates: raw parameters of each layer, (..., D, M).
+        host_free: never branch on numbers of the device.
+        compiled: run through `torch.compile`.
+    """
+    own = [select(part, columns, -2) for part in (*weights, *biases, *gates)]
+    location, scale = (select(part, columns)[:, None] for part in (location, scale))
+    return _LogValues.apply(x, location, scale, len(gates), host_free, compiled, *own)
+
+
+class _LogValues(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        location: Tensor,
+        scale: Tensor,
+        depth: int,
+        host_free: bool,
+        compiled: bool,
+        *raw: Tensor,
+    ) -> Tensor:
+        inside = (x - location) / scale
+        inside = torch.where(inside.isfinite(), inside, 0.0).to(raw[0].dtype).contiguous()
+        ctx.compiled = compiled and compiles(_log_density)
+        # Compiled separately: in one piece, the compiler would constrain parameters for every row.
+        layers = (raw[: depth + 1], raw[depth + 1 : 2 * depth + 2], raw[2 * depth + 2 :])
+        own = call(_constrain, *layers, compiled=ctx.compiled)
+        if ctx.compiled:
+            value = call(_log_density, own, inside, compiled=True)
+        else:
+            value = inside.new_empty(*inside.shape, raw[0].shape[-1])
+            for some, rows in _in_blocks(*value.shape):
+                value[some, rows] = _log_density(own.columns(some), inside[some, rows])
+        value -= scale.log().to(value.dtype)[..., None]
+        special = ~x.isfinite()
+        masked = host_free or bool(special.any())
+        ctx.special = special[..., None] if masked else None
+        if masked:
+            value.masked_fill_(x.isnan()[..., None], 0.0)
+            value.masked_fill_(x.isinf()[..., None], -torch.inf)
+        ctx.save_for_backward(inside, *raw)
+        ctx.own, ctx.depth = own, depth
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        inside, *raw = ctx.saved_tensors
+        grad = grads[0]
+        if ctx.special is not None:
+            grad = grad.masked_fill(ctx.special, 0.0)
+        compiled = ctx.compiled and compiles(_gradient)
+        shapes = [part.shape for part in raw]
+        if compiled:
+            planes = call(_gradient, ctx.own, inside, grad, compiled=True)
+        else:
+            count = sum(shape[:-2].numel() for shape in shapes)
+            planes = inside.new_zeros(count, len(inside), grad.shape[-1])
+            for some, rows in _in_blocks(*grad.shape):
+                part = ctx.own.columns(some), inside[some, rows], grad[some, rows]
+                planes[:, some] += _gradient(*part)
+        planes = call(_to_raw, planes, ctx.own, raw[: ctx.depth + 1], compiled=compiled)
+        return *[None] * 6, *unpack(planes, shapes)
+
+
+class _Constrained(NamedTuple):
+    """The constrained parameters of all leaves.
+
+    Args:
+        weights: weights of each layer, (R, S, ...), relative to the layer's largest.
+        sizes: the largest weight of each layer.
+        log_size: the log of the product of all sizes.
+        biases: biases of each layer, (R, ...).
+        gates: gates a of each hidden layer, (R, ...).
+        one_plus: 1 + a, without cancellation near -1.
     """
 
     weights: tuple[Tensor, ...]
@@ -45,9 +129,9 @@ class Constrained:
     gates: tuple[Tensor, ...]
     one_plus: tuple[Tensor, ...]
 
-    def columns(self, some: slice) -> "Constrained":
+    def columns(self, some: slice) -> "_Constrained":
         """Return the parameters of some columns."""
-        return Constrained(
+        return _Constrained(
             tuple(w[:, :, some] for w in self.weights),
             tuple(size[some] for size in self.sizes),
             self.log_size[some],
@@ -56,15 +140,9 @@ class Constrained:
             tuple(part[:, some] for part in self.one_plus),
         )
 
-    def parts(self) -> tuple[Any, ...]:
-        """Return what `__init__` takes: compiled functions know no classes of ours."""
-        sizes = (self.weights, self.sizes, self.log_size)
-        return (*sizes, self.biases, self.gates, self.one_plus)
 
-
-@dataclass(frozen=True)
-class Walk:
-    """What one pass through the networks finds, by layer and unit."""
+class _Walk(NamedTuple):
+    """The results of one pass through the networks, by layer and unit."""
 
     z: Tensor
     slope: Tensor
@@ -74,14 +152,14 @@ class Walk:
     slopes: Layers
 
 
-def constrain(
+def _constrain(
     weights: Sequence[Tensor], biases: Sequence[Tensor], gates: Sequence[Tensor]
-) -> Constrained:
+) -> _Constrained:
     """Constrain raw parameters (..., n, M) and give them a dim for rows."""
     logs = [log_softplus(raw, _BETA)[..., None, :] for raw in weights]
     tops = [log.amax((0, 1)) for log in logs]
     raw_gates = [raw[..., None, :] for raw in gates]
-    return Constrained(
+    return _Constrained(
         tuple((log - top).exp() for log, top in zip(logs, tops, strict=True)),
         tuple(top.exp() for top in tops),
         torch.stack(tops).sum(0),
@@ -91,7 +169,7 @@ def constrain(
     )
 
 
-def walk(own: Constrained, x: Tensor) -> Walk:
+def _walk(own: _Constrained, x: Tensor) -> _Walk:
     """Go through the networks at `x` (n, B)."""
     values: list[tuple[Tensor, ...]] = [(x[..., None],)]
     slopes: list[tuple[Tensor, ...]] = []
@@ -104,29 +182,29 @@ def walk(own: Constrained, x: Tensor) -> Walk:
         else:
             into = tuple(own.weights[0][:, 0])
         values.append(tuple(torch.addcmul(one, gate[r], t[r]) for r, one in enumerate(h)))
-        # 1 + a (1 - t^2), written so that both terms are nonnegative when a is near -1.
+        # 1 + a (1 - t^2), with both terms nonnegative when a is near -1.
         bends = (torch.addcmul(one_plus[r], gate[r] * t[r], t[r], value=-1) for r in range(len(h)))
         slopes.append(tuple(bend * into[r] for r, bend in enumerate(bends)))
         tanhs.append(t)
         before.append(into)
     (z,) = _affine(own, len(own.gates), values[-1])
     slope = _mixed(own.weights[-1][0], slopes[-1])
-    return Walk(z, slope, tuple(values), tuple(tanhs), tuple(before), tuple(slopes))
+    return _Walk(z, slope, tuple(values), tuple(tanhs), tuple(before), tuple(slopes))
 
 
-def log_density(own: Constrained, x: Tensor) -> Tensor:
+def _log_density(own: _Constrained, x: Tensor) -> Tensor:
     """Return the log density of leaves at `x` (n, B), on the scale of the networks, (n, B, M)."""
-    found = walk(own, x)
+    found = _walk(own, x)
     away = found.z.abs()
     return own.log_size + found.slope.log() - away - 2 * torch.log1p(torch.exp(-away))
 
 
-def gradient(own: Constrained, x: Tensor, grad: Tensor) -> Tensor:
+def _gradient(own: _Constrained, x: Tensor, grad: Tensor) -> Tensor:
     """Return the gradients of log weights, biases and gates, summed over rows, (P, n, M).
 
-    Those of the log weights still lack the factor of the relative weight itself.
+    Gradients of log weights still lack the relative weight as a factor; see `_to_raw`.
     """
-    found = walk(own, x)
+    found = _walk(own, x)
     by_z = -grad * _tanh(0.5 * found.z)
     by_slope = grad / found.slope
     by_h: tuple[Tensor, ...] = (by_z,)
@@ -164,10 +242,10 @@ def gradient(own: Constrained, x: Tensor, grad: Tensor) -> Tensor:
     return torch.stack([*by_weight, *by_bias, *by_gate])
 
 
-def in_blocks(columns: int, rows: int, width: int) -> Iterator[tuple[slice, slice]]:
-    """Cut (n, B, M) into blocks of whole columns, or of rows of one, that stay in a cache.
+def _in_blocks(columns: int, rows: int, width: int) -> Iterator[tuple[slice, slice]]:
+    """Yield blocks of (n, B, M) that fit the cache: whole columns, or rows of one column.
 
-    >>> list(in_blocks(2, 5, width=_BLOCK // 4))
+    >>> list(_in_blocks(2, 5, width=_BLOCK // 4))
     [(slice(0, 1, None), slice(0, 4, None)), (slice(0, 1, None), slice(4, 8, None)), \
 (slice(1, 2, None), slice(0, 4, None)), (slice(1, 2, None), slice(4, 8, None))]
     """
@@ -178,10 +256,10 @@ def in_blocks(columns: int, rows: int, width: int) -> Iterator[tuple[slice, slic
             yield slice(c, c + wide), slice(r, r + high)
 
 
-def to_raw(planes: Tensor, own: Constrained, weights: Sequence[Tensor]) -> Tensor:
-    """Turn the gradients of `gradient` into those of the raw parameters."""
+def _to_raw(planes: Tensor, own: _Constrained, weights: Sequence[Tensor]) -> Tensor:
+    """Turn the gradients of `_gradient` into those of the raw parameters."""
     factors = [
-        (weight.squeeze(-2) * slope_of_weights(raw)).flatten(0, 1)
+        (weight.squeeze(-2) * _slope_of_weights(raw)).flatten(0, 1)
         for weight, raw in zip(own.weights, weights, strict=True)
     ]
     gate, one_plus = (torch.cat(parts).squeeze(-2) for parts in (own.gates, own.one_plus))
@@ -190,12 +268,12 @@ def to_raw(planes: Tensor, own: Constrained, weights: Sequence[Tensor]) -> Tenso
     return planes * torch.cat(factors)
 
 
-def slope_of_weights(raw: Tensor) -> Tensor:
+def _slope_of_weights(raw: Tensor) -> Tensor:
     """Return the derivative of the log of the softplus: beta sigmoid(s) / softplus(s)."""
     return torch.exp(F.logsigmoid(_BETA * raw) - log_softplus(raw, _BETA))
 
 
-def _affine(own: Constrained, layer: int, units: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _affine(own: _Constrained, layer: int, units: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     size, weight, bias = own.sizes[layer], own.weights[layer], own.biases[layer]
     if len(units) == 1:
         return tuple(
@@ -212,7 +290,7 @@ def _mixed(weights: Tensor, units: Sequence[Tensor]) -> Tensor:
 
 
 def _tanh(x: Tensor) -> Tensor:
-    """Return tanh to a rounding error of one; in float32 by an exponential, which is faster."""
+    """Return tanh to absolute precision; in float32 by an exponential, which is faster."""
     if x.dtype != torch.float32:
         return torch.tanh(x)
     return 1 - 2 / (1 + torch.exp(2 * x))

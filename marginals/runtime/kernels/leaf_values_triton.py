@@ -1,13 +1,12 @@
-r"""The paper's leaves as two Triton kernels: log values, and the gradients of their parameters.
+r"""The paper's leaves as two Triton kernels: log values, and gradients of the parameters.
 
-A program owns some components of one column. It constrains their parameters once, then runs through
-its rows one after the other, one component per lane: no hidden unit ever leaves the registers, and
-gradients add up in them without a reduction. What kind of cell a row has is the same for all lanes,
-so a program branches on it and pays only for what is there. The backward kernel goes through the
-networks again rather than storing them.
+A program owns some components of one column, one per lane. It constrains their parameters once and
+then loops over its rows: hidden units stay in registers, and gradients accumulate there without a
+reduction. All lanes see the same cell, so a program branches on its kind and pays only for that.
+The backward kernel recomputes the networks instead of storing them.
 
-Parameters come as planes (P, n, M): the weights of all layers, the biases of all layers, the gates
-(see `leaves.pack`). The networks themselves are in `leaves_network.py`.
+Parameters come as planes (P, n, M): the weights of all layers, then all biases, then the gates (see
+`leaf_values.pack`). The networks themselves are in `leaf_network_triton`.
 """
 
 import torch
@@ -20,7 +19,6 @@ from marginals.runtime.kernels.elementary_triton import (
     load_lanes,
     log_logistic,
     log_sigmoid,
-    minus_tanh,
     store_lanes,
 )
 from marginals.runtime.kernels.leaf_network_triton import (
@@ -28,6 +26,7 @@ from marginals.runtime.kernels.leaf_network_triton import (
     added,
     constrained,
     load_planes,
+    log_mass,
     store_planes,
     walk,
     walk_back,
@@ -35,9 +34,9 @@ from marginals.runtime.kernels.leaf_network_triton import (
     walk_ends_back,
 )
 
-_LANES = 128  # components of a program
+_LANES = 128  # components per program
 _PROGRAMS = 1536  # programs that keep a large GPU busy
-_LEAST_ROWS = 16  # rows of a program, over which the constraining of parameters is shared out
+_LEAST_ROWS = 16  # rows per program, which share the cost of constraining the parameters
 
 
 def log_values(
@@ -52,10 +51,10 @@ def log_values(
     """Return the log value of cells (n, B) under each component, (n, B, M); 0 where missing.
 
     Args:
-        lower, upper: (n, B); equal, NaN or an interval, see `Cells`.
+        lower, upper: cells (n, B): equal (exact), NaN (missing) or the ends of an interval.
         location, scale: of all columns, (D,).
-        planes: of all columns, (P, D, M), float32.
-        columns: those of the cells, (n,).
+        planes: parameters of all columns, (P, D, M), float32.
+        columns: the column of each row of cells, (n,).
         depth: the number of hidden layers.
     """
     count, rows = upper.shape
@@ -87,7 +86,7 @@ def gradient(
     if not grad.numel():
         return torch.zeros_like(planes)
     grid, per = _grid(count, rows, width)
-    # Columns that were not asked for have no gradient.
+    # Other columns have no gradient.
     make = torch.empty if count == planes.shape[1] else torch.zeros
     parts = make(grid[2], *planes.shape, dtype=planes.dtype, device=planes.device)
     sizes = (rows, width, per, planes.shape[1] * width, upper.stride(0), upper.stride(1))
@@ -99,7 +98,7 @@ def gradient(
 
 
 def _grid(columns: int, rows: int, width: int) -> tuple[tuple[int, int, int], int]:
-    """Return the programs for components, columns and rows, and the rows of each."""
+    """Return the grid over components, columns and rows, and the rows of each program."""
     blocks = triton.cdiv(width, _LANES)
     most = max(1, _PROGRAMS // (blocks * columns))
     per = max(_LEAST_ROWS, triton.cdiv(rows, most))
@@ -134,36 +133,22 @@ def hidden_units(planes: int, depth: int) -> int:
 
 @triton.jit
 def _inside(bound, location, scale):
-    """Return a bound in units of its column, 0 if it is infinite, and whether it is."""
+    """Return a bound in units of its column, 0 if infinite, and whether it is infinite."""
     far = tl.abs(bound) == float("inf")
     return tl.where(far, 0.0, (bound - location) / scale).to(tl.float32), far
 
 
 @triton.jit
 def _forward(
-    lower_at,
-    upper_at,
-    location_at,
-    scale_at,
-    planes_at,
-    columns_at,
-    out_at,
-    rows,
-    width,
-    per,
-    plane,
-    stride_column,
-    stride_row,
-    R: tl.constexpr,
-    DEPTH: tl.constexpr,
-    INTERVALS: tl.constexpr,
-    LANES: tl.constexpr,
-):
+    lower_at, upper_at, location_at, scale_at, planes_at, columns_at, out_at,
+    rows, width, per, plane, stride_column, stride_row,
+    R: tl.constexpr, DEPTH: tl.constexpr, INTERVALS: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
     column = tl.program_id(1)
     lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
     inside = lane < width
     own = tl.load(columns_at + column)
-    # Lanes beyond the last component repeat it, and are not stored.
+    # Lanes beyond the last component repeat it and are not stored.
     last = tl.minimum(lane, width - 1)
     at = own * width + last
     _logs, weight, size, log_size, bias, gate, one_plus = constrained(
@@ -195,40 +180,20 @@ def _forward(
             low, high, gap, _, _, _, _, _, _ = walk_ends(
                 first, final, length, weight, size, bias, gate, one_plus, R, DEPTH
             )
-            half = 0.5 * gap - minus_tanh(0.5 * gap)
-            # 1 - exp(-gap) = 2 t / (1 + t) with t = tanh(gap / 2)
-            value = tl.where(low_open | high_open, 0.0, tl.log(2.0 * half / (1.0 + half)))
-            value += tl.where(low_open, 0.0, log_sigmoid(-low))
-            value += tl.where(high_open, 0.0, log_sigmoid(high))
-            store_lanes(to, value, inside)
+            store_lanes(to, log_mass(low, high, gap, low_open, high_open), inside)
 
 
 @triton.jit
 def _backward(
-    grad_at,
-    lower_at,
-    upper_at,
-    location_at,
-    scale_at,
-    planes_at,
-    columns_at,
-    parts_at,
-    rows,
-    width,
-    per,
-    plane,
-    stride_column,
-    stride_row,
-    R: tl.constexpr,
-    DEPTH: tl.constexpr,
-    INTERVALS: tl.constexpr,
-    LANES: tl.constexpr,
-):
+    grad_at, lower_at, upper_at, location_at, scale_at, planes_at, columns_at, parts_at,
+    rows, width, per, plane, stride_column, stride_row,
+    R: tl.constexpr, DEPTH: tl.constexpr, INTERVALS: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
     column = tl.program_id(1)
     lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
     inside = lane < width
     own = tl.load(columns_at + column)
-    # Lanes beyond the last component repeat it, and are not stored.
+    # Lanes beyond the last component repeat it and are not stored.
     last = tl.minimum(lane, width - 1)
     at = own * width + last
     weights: tl.constexpr = 2 * R + (DEPTH - 1) * R * R

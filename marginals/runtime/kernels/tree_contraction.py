@@ -1,6 +1,6 @@
-"""The contraction of a hierarchical tensor by fused kernels, with a backward pass of its own."""
+"""Contraction of a hierarchical tensor by fused kernels, with its own backward pass."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,53 +10,11 @@ from torch.autograd.function import once_differentiable
 
 from marginals.runtime.kernels.leaf_values import is_recomputed
 from marginals.runtime.kernels.products import Precision, product
+from marginals.runtime.kernels.tree_levels import Stage, Wiring
 
-MOST_WIDTH = 1 << 13  # components of a row that one program holds in registers
-_FEW_WEIGHTS = 1 << 21  # whose gradient may be held beside the weights: two nodes of width 1000
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Nodes that are contracted together.
-
-    Args:
-        nodes: rows of the weights, one per node.
-        children: slots (m, p), -1 for none: the leaves come first, then the nodes as they are done.
-        first: the number of nodes done before.
-    """
-
-    nodes: Tensor | slice
-    children: Tensor
-    first: int
-
-    @property
-    def last(self) -> int:
-        """The number of nodes done after."""
-        return self.first + len(self.children)
-
-    def pieces(self, most: int) -> Iterator[tuple[slice, Tensor | slice]]:
-        """Cut into pieces of at most so many nodes: where they are, and their rows of weights."""
-        size = max(1, most)
-        for start in range(0, len(self.children), size):
-            stop = min(start + size, len(self.children))
-            if isinstance(self.nodes, slice):
-                nodes: Tensor | slice = slice(self.nodes.start + start, self.nodes.start + stop)
-            else:
-                nodes = self.nodes[start:stop]
-            yield slice(self.first + start, self.first + stop), nodes
-
-
-@dataclass(frozen=True)
-class Wiring:
-    """All stages below the root, and the slots of the root's children, (1, p)."""
-
-    stages: tuple[Stage, ...]
-    root: Tensor
-
-    @property
-    def nodes(self) -> int:
-        """The number of nodes below the root."""
-        return self.stages[-1].last if self.stages else 0
+MOST_WIDTH = 1 << 13  # components of a row that one program can hold in registers
+# Weights whose gradient may be held next to them: two nodes of width 1000.
+_FEW_WEIGHTS = 1 << 21
 
 
 def log_value(
@@ -67,18 +25,18 @@ def log_value(
     softplus: bool,
     precision: Precision,
 ) -> Tensor:
-    """Contract log values (n, B, M) of leaves up the tree, (B,).
+    """Contract the leaves' log values up the tree in a training step, (B,).
 
-    Sums that underflow beside the largest of their row count as the most they can be, without a
-    gradient: right for a training step; a query uses `exact_log_value`.
+    A sum that underflows relative to the largest of its row is replaced by an upper bound, without
+    a gradient. Queries use `exact_log_value` instead.
 
     Args:
-        leaves: the leaves' log values.
+        leaves: the leaves' log values, (n, B, M).
         raw: free parameters of the nodes' weights, (N, M, M).
-        root: those of the root's weights, (M,).
-        wiring: which slots each node joins.
-        softplus: whether weights are the paper's softplus over its sum, else a softmax.
-        precision: of the products.
+        root: free parameters of the root's weights, (M,).
+        wiring: the slots that each node joins.
+        softplus: normalise by the paper's softplus over its sum instead of a softmax.
+        precision: precision of the products.
     """
     return _LogValue.apply(leaves, raw, root, wiring, softplus, precision)
 
@@ -87,36 +45,36 @@ def log_value(
 def exact_log_value(
     leaves: Tensor, raw: Tensor, root: Tensor, wiring: Wiring, softplus: bool
 ) -> Tensor | None:
-    """Contract without a gradient, in full precision; None if some sum has underflowed."""
-    from marginals.runtime.kernels import tree_contraction_triton as tree_triton
+    """Contract in full precision without a gradient; return None if some sum underflows."""
+    from marginals.runtime.kernels import tree_contraction_triton as kernels
 
     leaves = leaves.contiguous()
     run = _forward(leaves, [_weights(raw, s, softplus) for s in wiring.stages], wiring, "full")
-    if wiring.stages and bool((run.nodes < tree_triton.least_sum(leaves.shape[2])).any()):
+    if wiring.stages and bool((run.nodes < kernels.least_sum(leaves.shape[2])).any()):
         return None
-    log_root = tree_triton.log_normalise(root, softplus)
-    return tree_triton.close_root(leaves, run.nodes, run.peaks, wiring.root, log_root)
+    log_root = kernels.log_normalise(root, softplus)
+    return kernels.close_root(leaves, run.nodes, run.peaks, wiring.root, log_root)
 
 
 @dataclass
 class _Run:
-    """What the way up leaves for the way down, by node: numbers, peaks and terms."""
+    """What the forward pass leaves for the backward pass, by node."""
 
-    nodes: Tensor  # (N, B, M)
-    peaks: Tensor  # (N, B)
-    terms: Tensor  # (N, B, M)
+    nodes: Tensor  # (N, B, M), linear
+    peaks: Tensor  # (N, B), logarithms taken out of them
+    terms: Tensor  # (N, B, M), products of children
 
 
 def _weights(raw: Tensor, stage: Stage, softplus: bool) -> Tensor:
-    from marginals.runtime.kernels import tree_contraction_triton as tree_triton
+    from marginals.runtime.kernels import tree_contraction_triton as kernels
 
-    return tree_triton.normalise(raw[stage.nodes].contiguous(), softplus)[0]
+    return kernels.normalise(raw[stage.nodes].contiguous(), softplus)[0]
 
 
 def _forward(
     leaves: Tensor, weights: Sequence[Tensor], wiring: Wiring, precision: Precision
 ) -> _Run:
-    from marginals.runtime.kernels import tree_contraction_triton as tree_triton
+    from marginals.runtime.kernels import tree_contraction_triton as kernels
 
     _, rows, width = leaves.shape
     nodes = leaves.new_empty(wiring.nodes, rows, width)
@@ -124,7 +82,7 @@ def _forward(
     peaks = leaves.new_empty(wiring.nodes, rows)
     for stage, weight in zip(wiring.stages, weights, strict=True):
         part = slice(stage.first, stage.last)
-        tree_triton.open_level(leaves, nodes, peaks, stage.children, terms[part], stage.first)
+        kernels.open_level(leaves, nodes, peaks, stage.children, terms[part], stage.first)
         product(terms[part], weight.mT, precision, out=nodes[part])
     return _Run(nodes, peaks, terms)
 
@@ -140,15 +98,15 @@ class _LogValue(torch.autograd.Function):
         softplus: bool,
         precision: Precision,
     ) -> Tensor:
-        from marginals.runtime.kernels import tree_contraction_triton as tree_triton
+        from marginals.runtime.kernels import tree_contraction_triton as kernels
 
-        # Our own leaves go through their networks again and need no values on the way down.
+        # Fused leaves recompute their networks: their values may be overwritten by gradients.
         ctx.overwrites = leaves.is_contiguous() and is_recomputed(leaves)
         leaves = leaves.contiguous()
-        weights, sums = tree_triton.normalise(raw, softplus)
+        weights, sums = kernels.normalise(raw, softplus)
         run = _forward(leaves, [weights[s.nodes] for s in wiring.stages], wiring, precision)
-        log_root = tree_triton.log_normalise(root, softplus)
-        out = tree_triton.close_root(leaves, run.nodes, run.peaks, wiring.root, log_root)
+        log_root = kernels.log_normalise(root, softplus)
+        out = kernels.close_root(leaves, run.nodes, run.peaks, wiring.root, log_root)
         ctx.save_for_backward(leaves, raw, root, log_root, out)
         ctx.run, ctx.weights, ctx.sums = run, weights, sums
         ctx.wiring, ctx.softplus, ctx.precision = wiring, softplus, precision
@@ -157,18 +115,18 @@ class _LogValue(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        from marginals.runtime.kernels import tree_contraction_triton as tree_triton
+        from marginals.runtime.kernels import tree_contraction_triton as kernels
 
         leaves, raw, root, log_root, out = ctx.saved_tensors
         if ctx.run is None:
             raise RuntimeError("Expected one backward pass through a fused contraction; got two.")
         run, weights, wiring, precision = ctx.run, ctx.weights, ctx.wiring, ctx.precision
-        ctx.run = ctx.weights = None  # the way down takes its place
-        # Where nothing else needs the leaves' values, their gradient takes their place.
+        ctx.run = ctx.weights = None  # overwritten below
+        # The leaves' gradient overwrites their values where nothing else reads them.
         by_leaf = leaves if ctx.overwrites else torch.empty_like(leaves)
-        # So does that of the weights; nodes that were not asked for have none.
+        # So does the weights' gradient, unless nodes that were not contracted need zeros.
         by_raw = weights if wiring.nodes == len(raw) else torch.zeros_like(raw)
-        by_root = tree_triton.root_back(
+        by_root = kernels.root_back(
             *(grads[0].contiguous(), out, leaves, run.nodes, run.peaks),
             *(wiring.root, log_root, by_leaf),
         )
@@ -178,13 +136,13 @@ class _LogValue(torch.autograd.Function):
                 share, terms, weight = run.nodes[at], run.terms[at], weights[nodes]
                 by_term = product(share, weight, precision)
                 by_weight = product(share.mT, terms, precision)
-                target = by_raw[nodes]  # a view, where the nodes are a slice
+                target = by_raw[nodes]  # a view if the nodes are a slice
                 parts = (ctx.sums[nodes], raw[nodes], ctx.softplus, target)
-                tree_triton.normalise_back(by_weight, weight, *parts)
+                kernels.normalise_back(by_weight, weight, *parts)
                 if not isinstance(nodes, slice):
                     by_raw[nodes] = target
                 children = stage.children[at.start - stage.first : at.stop - stage.first]
-                tree_triton.level_back(by_term, terms, run.nodes, children, by_leaf)
+                kernels.level_back(by_term, terms, run.nodes, children, by_leaf)
         by_log_root = torch.mv(by_root.T, torch.ones_like(out))  # faster than a sum over rows
-        tree_triton.log_normalise_back(by_log_root, log_root, root, ctx.softplus)
+        kernels.log_normalise_back(by_log_root, log_root, root, ctx.softplus)
         return by_leaf, by_raw, by_log_root, None, None, None

@@ -1,11 +1,12 @@
-"""The contraction of a hierarchical tensor in training, with a backward pass of its own.
+"""Contraction of a hierarchical tensor in a training step on a CPU: hand-written backward pass.
 
-It stores the linear terms and sums of each level and nothing else, where autograd would keep every
-step between them.
+It stores only the linear terms and sums of each level, where autograd would keep every step between
+them. The reference is the autograd form in `tensors/hierarchical.py`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,36 +15,11 @@ from torch.autograd.function import once_differentiable
 
 from marginals.numerics import log_normalised
 from marginals.numerics.logspace import Parametrisation, log_softplus
-from marginals.runtime.kernels import compiled
+from marginals.runtime.kernels.compiled import call
+from marginals.runtime.kernels.tree_levels import Level
 
 _BETA = 20.0  # of the softplus of the paper's weights
-_LEAST = 1e-30  # the sum of a node's weights, before they are normalised
-
-
-class Level(Protocol):
-    """One batch of nodes; see `tensors/plan.py`."""
-
-    @property
-    def nodes(self) -> Tensor | slice:
-        """Rows of the weights, one per node."""
-
-    @property
-    def count(self) -> int:
-        """The number of nodes."""
-
-    @property
-    def children(self) -> Tensor:
-        """Positions of the children in the pool, (n, p)."""
-
-    @property
-    def keep(self) -> Tensor | None:
-        """Positions that stay in the pool."""
-
-    def gather(self, pool: Tensor) -> Tensor:
-        """Arrange a pool (P, B, M) by node and child, (n, p, B, M)."""
-
-    def scatter(self, children: Tensor, kept: Tensor) -> Tensor:
-        """Undo `gather`."""
+_LEAST = 1e-30  # sum of a node's weights before normalisation
 
 
 def log_value(
@@ -52,26 +28,30 @@ def log_value(
     root: Tensor,
     levels: Sequence[Level],
     parametrisation: Parametrisation,
+    *,
+    compiled: bool = False,
 ) -> Tensor | None:
     """Contract log values (n, B, M) of leaves up the tree, (B,); None if some sum underflows."""
-    run = _Run(levels, parametrisation)
+    run = _Run(levels, parametrisation, compiled)
     out = _LogValue.apply(leaves, raw, root, run)
     return None if run.lost else out
 
 
+@dataclass
 class _Run:
-    """What the way up leaves for the way down."""
+    """One forward pass, and what it leaves for the backward pass."""
 
-    def __init__(self, levels: Sequence[Level], parametrisation: Parametrisation) -> None:
-        self.levels, self.parametrisation = levels, parametrisation
-        self.lost = False
-        self.terms: list[Tensor] = []
-        self.sums: list[Tensor] = []
+    levels: Sequence[Level]
+    parametrisation: Parametrisation
+    compiled: bool
+    lost: bool = False
+    terms: list[Tensor] = field(default_factory=list)
+    sums: list[Tensor] = field(default_factory=list)
 
     def up(self, pool: Tensor, weights: Tensor) -> Tensor:
-        """Contract all levels; return the pool of the root's children."""
+        """Contract all levels and return the pool of the root's children."""
         info = torch.finfo(pool.dtype)
-        # Above this, the terms that underflowed amount to less than one rounding error.
+        # Above this, all terms that underflowed together are below one rounding error.
         least = pool.shape[-1] * info.tiny / info.eps
         for level in self.levels:
             total = level.gather(pool).sum(1)  # (n, B, M)
@@ -104,9 +84,9 @@ class _Run:
 class _LogValue(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, leaves: Tensor, raw: Tensor, root: Tensor, run: _Run) -> Tensor:
-        weights, total_weight = _call(_WEIGHTS[run.parametrisation], raw)
+        weights, total_weight = call(_WEIGHTS[run.parametrisation], raw, compiled=run.compiled)
         log_root = log_normalised(root, run.parametrisation)
-        if not bool((total_weight > _LEAST).all()):  # weights too small to be told apart
+        if not bool((total_weight > _LEAST).all()):  # the weights have underflowed
             run.lost = True
             return leaves.new_zeros(leaves.shape[1])
         pool = run.up(leaves, weights)
@@ -131,7 +111,8 @@ class _LogValue(torch.autograd.Function):
         by_leaf = run.down(by_pool, weights, by_weight)
         by_log_root = by_total.sum(0)
         by_root = by_log_root - log_root.exp() * by_log_root.sum()
-        by_raw = _call(_BACK[run.parametrisation], by_weight, weights, raw, total_weight)
+        parts = (by_weight, weights, raw, total_weight)
+        by_raw = call(_BACK[run.parametrisation], *parts, compiled=run.compiled)
         if run.parametrisation == "softplus":
             by_root = by_root * _slope_of_softplus(root)
         return by_leaf, by_raw if len(raw) else None, by_root, None
@@ -146,13 +127,8 @@ def _slope_of_softplus(raw: Tensor) -> Tensor:
 # Weights --------------------------------------------------------------------------------------
 
 
-def _call(function: Callable[..., Any], *args: Tensor) -> Any:
-    """Call a function, compiled in a long fit."""
-    return compiled.call(function, *args) if compiled.can_call(function) else function(*args)
-
-
 def _softmax(raw: Tensor) -> tuple[Tensor, Tensor]:
-    """Return weights, and a number that is not needed."""
+    """Return weights and a placeholder for their sum."""
     return raw.softmax(-1), raw.new_ones(1)
 
 

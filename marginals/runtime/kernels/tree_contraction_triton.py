@@ -1,9 +1,9 @@
-r"""The contraction of a hierarchical tensor as Triton kernels around batched matrix products.
+r"""Contraction of a hierarchical tensor as Triton kernels around batched matrix products.
 
-Each node has a slot: the leaves' log values are the first, then come the nodes, level by level, as
-linear numbers Y next to the logarithm of a peak for each row. A level is two launches: one kernel
-adds up the children's logarithms, takes out the peak and exponentiates; one batched product mixes.
-The backward pass goes down the same slots, in place, with one kernel and two products per level.
+Each node has a slot: first the leaves' log values, then the nodes, level by level, as linear
+numbers with the logarithm of a peak per row. A level takes two launches: one kernel adds the
+children's logarithms, removes the peak and exponentiates; one batched product mixes. The backward
+pass overwrites the same slots, with one kernel and two products per level.
 """
 
 import math
@@ -17,14 +17,14 @@ from marginals.runtime.kernels.elementary_triton import fast_log, log_softplus
 
 _BETA = tl.constexpr(20.0)  # of the softplus of the paper's weights
 _LOG_BETA = tl.constexpr(math.log(20.0))
-_FAR = tl.constexpr(-60.0)  # below, the softplus of s is e^s to a rounding error and may underflow
+_FAR = tl.constexpr(-60.0)  # below, the softplus of s equals e^s and may underflow
 
 
 def normalise(raw: Tensor, softplus: bool) -> tuple[Tensor, Tensor]:
     """Return weights that sum to one on the last dim, from free parameters (N, M, K).
 
-    Also what `normalise_back` needs: the sums (N, M) of softplus weights, -1 where all weights of a
-    row are so small that it is exp(20 raw) to a rounding error.
+    Also return the sums (N, M) of softplus weights for `normalise_back`; -1 marks rows so small
+    that the softplus equals exp(20 raw).
     """
     weights, sums = torch.empty_like(raw), raw.new_empty(raw.shape[:-1])
     if sums.numel():
@@ -36,7 +36,7 @@ def normalise(raw: Tensor, softplus: bool) -> tuple[Tensor, Tensor]:
 def normalise_back(
     grad: Tensor, weights: Tensor, sums: Tensor, raw: Tensor, softplus: bool, out: Tensor
 ) -> None:
-    """Write the gradient of free parameters from that of the weights; `out` may be the weights."""
+    """Write the gradient of the free parameters to `out`, which may be `weights` itself."""
     if sums.numel():
         row = _row(raw.shape[-1])
         _normalise_back[(sums.numel(),)](grad, weights, sums, raw, out, SOFTPLUS=softplus, **row)
@@ -62,9 +62,9 @@ def open_level(
 
     Args:
         leaves: log values (n, B, M).
-        nodes: linear numbers (N, B, M) of the nodes done so far.
-        peaks: the logarithms taken out of them, (N, B); those of this level are written.
-        children: slots (m, p), -1 where there is none.
+        nodes: linear numbers (N, B, M) of the nodes contracted so far.
+        peaks: the logarithms removed from them, (N, B); those of this level are written.
+        children: slots (m, p), -1 for no child.
         terms: where to write, (m, B, M).
         first: the first node of this level.
     """
@@ -103,9 +103,9 @@ def root_back(
     log_root: Tensor,
     by_leaf: Tensor,
 ) -> Tensor:
-    """Send the gradient of the root's values to its children; return it by component, (B, M).
+    """Pass the gradient of the root's values to its children; return it by component, (B, M).
 
-    Leaves get theirs in `by_leaf`; a node's, divided by its number, takes that number's place.
+    Leaves get theirs in `by_leaf`. A node's gradient, divided by its linear number, overwrites it.
     """
     rows, width = leaves.shape[1:]
     by_term = torch.empty(rows, width, dtype=leaves.dtype, device=leaves.device)
@@ -122,7 +122,7 @@ def root_back(
 def level_back(
     by_term: Tensor, terms: Tensor, nodes: Tensor, children: Tensor, by_leaf: Tensor
 ) -> None:
-    """Send the gradients (m, B, M) of a level's linear terms to the children; see `root_back`."""
+    """Pass the gradients (m, B, M) of a level's linear terms to the children; see `root_back`."""
     count, most = children.shape
     _, rows, width = terms.shape
     _level_back[(count * rows,)](
@@ -134,7 +134,7 @@ def level_back(
 
 
 def least_sum(width: int) -> float:
-    """Return the sum above which terms that underflowed are less than one rounding error."""
+    """Return the sum above which all terms that underflowed are below one rounding error."""
     info = torch.finfo(torch.float32)
     return width * info.tiny / info.eps
 
@@ -166,7 +166,7 @@ def _log_of(slot, row, leaves, nodes, peaks, lane, inside, rows, WIDTH: tl.const
     else:
         place = (slot - count).to(tl.int64) * rows + row
         linear = tl.load(nodes + place * WIDTH + lane, mask=inside, other=0.0)
-        # A comparison, because a maximum would hide what is not a number.
+        # A comparison, because a maximum would hide a NaN.
         linear = tl.where(linear < least, least, linear)
         value = tl.where(inside, tl.log(linear), -float("inf")) + tl.load(peaks + place)
     return value
@@ -174,19 +174,9 @@ def _log_of(slot, row, leaves, nodes, peaks, lane, inside, rows, WIDTH: tl.const
 
 @triton.jit
 def _sum_of_children(
-    children,
-    row,
-    leaves,
-    nodes,
-    peaks,
-    lane,
-    inside,
-    rows,
-    WIDTH: tl.constexpr,
-    count,
-    least,
+    children, row, leaves, nodes, peaks, lane, inside, rows, WIDTH: tl.constexpr, count, least,
     MOST: tl.constexpr,
-):
+):  # fmt: skip
     total = tl.where(inside, 0.0, -float("inf"))
     for i in tl.static_range(MOST):
         slot = tl.load(children + i)
@@ -212,7 +202,7 @@ def _send(
             else:
                 place = ((slot - count).to(tl.int64) * rows + row) * WIDTH + lane
                 linear = tl.load(nodes + place, mask=inside, other=1.0)
-                # A lost sum counts as the least it is told from, without a gradient.
+                # A sum that underflowed is a constant, without a gradient.
                 share = tl.where(
                     linear < least, 0.0, by_sum / tl.where(linear < least, 1.0, linear)
                 )
@@ -248,15 +238,9 @@ def _normalise(
 
 @triton.jit
 def _normalise_back(
-    grad_at,
-    weight_at,
-    sums_at,
-    raw_at,
-    out_at,
-    SOFTPLUS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    LANES: tl.constexpr,
-):
+    grad_at, weight_at, sums_at, raw_at, out_at,
+    SOFTPLUS: tl.constexpr, WIDTH: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
     lane = tl.arange(0, LANES)
     inside = lane < WIDTH
     at = tl.program_id(0).to(tl.int64) * WIDTH + lane

@@ -1,0 +1,192 @@
+"""One cell as a user or a query writes it: an exact value, an interval, a set, or missing."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+
+__all__ = [
+    "MISSING",
+    "NOTHING",
+    "Cell",
+    "Exact",
+    "Interval",
+    "OneOf",
+    "as_cell",
+    "contains",
+    "intersect",
+    "is_empty",
+]
+
+
+@final
+@dataclass(frozen=True)
+class Exact:
+    """The cell has this value."""
+
+    value: Any
+
+
+@final
+@dataclass(frozen=True)
+class Interval:
+    """The cell lies between two ends; None leaves a side open, and both sides is missing.
+
+    >>> Interval(20, 30, low_closed=True)
+    Interval(low=20, high=30, low_closed=True, high_closed=False)
+    """
+
+    low: Any = None
+    high: Any = None
+    low_closed: bool = False
+    high_closed: bool = False
+
+    def __post_init__(self) -> None:
+        for side, infinity in (("low", -math.inf), ("high", math.inf)):
+            end = getattr(self, side)
+            if end is None or (isinstance(end, float | np.floating) and end == infinity):
+                object.__setattr__(self, side, None)
+                object.__setattr__(self, f"{side}_closed", False)
+
+
+@final
+@dataclass(frozen=True)
+class OneOf:
+    """The cell has one of these values; without any, it cannot be."""
+
+    values: tuple[Any, ...]
+
+
+Cell = Exact | Interval | OneOf
+MISSING = Interval()
+NOTHING = OneOf(())
+
+
+def as_cell(value: Any, owner: str = "a cell") -> Cell:
+    """Return the cell that a user's value means.
+
+    A scalar is exact, a pair (low, high) the interval low < x <= high, a set or list one of its
+    values, and None, NaN, NA or NaT missing. Equal ends are an exact value.
+
+    Args:
+        value: as in a dict of evidence.
+        owner: named in errors, such as "column 'age'".
+
+    >>> as_cell((20, None)), as_cell({3}), as_cell(float("nan")) == MISSING
+    (Interval(low=20, high=None, low_closed=False, high_closed=False), OneOf(values=(3,)), True)
+    """
+    if isinstance(value, Cell):
+        return value
+    value = _scalar(value)
+    if isinstance(value, set | frozenset | list):
+        values = tuple(value)
+        if not values or any(map(_is_missing, values)):
+            raise ValueError(
+                f"Expected the set for {owner} to hold values; got {list(values)!r}. Name at least "
+                "one, and none that is missing."
+            )
+        return OneOf(values)
+    if isinstance(value, pd.Interval):
+        closed = (value.closed_left, value.closed_right)
+        return _between(value.left, value.right, *closed)
+    if isinstance(value, tuple):
+        if len(value) != 2:
+            raise TypeError(
+                f"Expected a pair (low, high) for {owner}; got {value!r}. Use None for an open end."
+            )
+        low, high = map(_scalar, value)
+        return _between(low, high, False, True)
+    if _is_missing(value):
+        return MISSING
+    if not pd.api.types.is_hashable(value):
+        raise TypeError(
+            f"Expected a value, a pair (low, high) or a set for {owner}; got "
+            f"{type(value).__name__}. For one piece of evidence per row, give a DataFrame."
+        )
+    return Exact(value)
+
+
+def intersect(first: Cell, second: Cell) -> Cell:
+    """Return the values in both cells, which must be comparable; `NOTHING` if there are none.
+
+    >>> intersect(OneOf((1, 2, 3)), Interval(low=1))
+    OneOf(values=(2, 3))
+    """
+    if isinstance(first, Interval) and isinstance(second, Interval):
+        both = _narrow(first, second)
+        return NOTHING if is_empty(both) else both
+    if isinstance(first, Interval):
+        first, second = second, first
+    values = (first.value,) if isinstance(first, Exact) else first.values  # type: ignore[union-attr]
+    left = tuple(value for value in values if contains(second, value))
+    if left and (isinstance(first, Exact) or isinstance(second, Exact)):
+        return Exact(left[0])
+    return OneOf(left)
+
+
+def contains(cell: Cell, value: Any) -> bool:
+    """Say whether a cell holds a value.
+
+    >>> contains(Interval(20, 30, low_closed=True), 30)
+    False
+    """
+    if isinstance(cell, Exact):
+        return bool(value == cell.value)
+    if isinstance(cell, OneOf):
+        return value in cell.values
+    above = cell.low is None or cell.low < value or (cell.low_closed and cell.low == value)
+    below = cell.high is None or value < cell.high or (cell.high_closed and cell.high == value)
+    return bool(above and below)
+
+
+def is_empty(cell: Cell) -> bool:
+    """Say whether no value is in the cell.
+
+    >>> is_empty(Interval(30, 20)), is_empty(Interval(20, 20, True, True))
+    (True, False)
+    """
+    if isinstance(cell, Exact):
+        return False
+    if isinstance(cell, OneOf):
+        return not cell.values
+    if cell.low is None or cell.high is None:
+        return False
+    if cell.low == cell.high:
+        return not (cell.low_closed and cell.high_closed)
+    return bool(cell.low > cell.high)
+
+
+def _between(low: Any, high: Any, low_closed: bool, high_closed: bool) -> Cell:
+    low, high = None if _is_missing(low) else low, None if _is_missing(high) else high
+    if low is not None and pd.api.types.is_scalar(low) and bool(np.all(low == high)):
+        return Exact(low)
+    return Interval(low, high, low_closed, high_closed)
+
+
+def _narrow(first: Interval, second: Interval) -> Interval:
+    both = first
+    if both.low is None or (
+        second.low is not None
+        and (second.low > both.low or (second.low == both.low and not second.low_closed))
+    ):
+        both = replace(both, low=second.low, low_closed=second.low_closed)
+    if both.high is None or (
+        second.high is not None
+        and (second.high < both.high or (second.high == both.high and not second.high_closed))
+    ):
+        both = replace(both, high=second.high, high_closed=second.high_closed)
+    return both
+
+
+def _scalar(value: Any) -> Any:
+    """Return the value inside of an array or tensor without dims."""
+    if isinstance(value, Tensor | np.ndarray) and value.ndim == 0:
+        return value.item() if isinstance(value, Tensor) else value[()]
+    return value
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (pd.api.types.is_scalar(value) and bool(pd.isna(value)))

@@ -1,0 +1,79 @@
+"""Which axis a column has, and the location and scale of the model's scale."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from marginals.columns.axis import Axis, CodeAxis
+from marginals.columns.cell_reading import Floats, number_of
+from marginals.columns.dtypes import family, unit
+from marginals.columns.glued_axis import GluedAxis
+from marginals.columns.kinds import Categorical, Integer
+from marginals.columns.lattice_axis import LatticeAxis
+from marginals.columns.schema import Column
+from marginals.columns.smooth_axis import SmoothAxis, with_atoms
+
+__all__ = ["axis_of", "standardised"]
+
+# Steps of a lattice from its reference: a location beyond leaves few digits for values near it.
+_FAR = 2.0**40
+# A standard deviation this many times the interquartile range comes from a few outliers. On such a
+# scale, float32 could not tell the other values apart.
+_OUTLIERS = 1e6
+
+
+def axis_of(column: Column) -> Axis:
+    """Build the axis of a column; `Column.axis` keeps it."""
+    kind = column.kind
+    if column.margin is not None:
+        return GluedAxis(column, column.margin)
+    if isinstance(kind, Categorical):
+        return CodeAxis(column, len(kind.categories or ()))
+    lower = -np.inf if kind.lower is None else number_of(column, kind.lower)
+    upper = np.inf if kind.upper is None else number_of(column, kind.upper)
+    if isinstance(kind, Integer):
+        return LatticeAxis(column, 1.0, 0.0, 0, lower, upper)
+    if kind.resolution is None:
+        points = tuple(number_of(column, atom) for atom in kind.atoms)
+        return SmoothAxis(column, lower, upper, points)
+    if family(column.dtype) != "number":
+        step = kind.resolution / pd.Timedelta(1, unit(column.dtype)) / column.grain
+        return LatticeAxis(column, step, 0.0, 0, lower, upper)
+    return LatticeAxis(
+        column, float(kind.resolution), column.offset, column.reference, lower, upper
+    )
+
+
+def standardised(column: Column, values: Floats) -> Column:
+    """Return the column with location, scale and atoms fitted to numbers, ignoring NaN and inf."""
+    bare = replace(column, location=0.0, scale=1.0).axis
+    if isinstance(bare, CodeAxis):
+        return column
+    values = values[np.isfinite(values)]
+    if isinstance(bare, SmoothAxis):
+        inside = (values > bare.lower) & (values < bare.upper)
+        values = bare.bent(values[inside & ~np.isin(values, bare.points)])
+    else:
+        values = bare.point(values)
+    location, scale = _moments(values[np.isfinite(values)])
+    if isinstance(bare, LatticeAxis) and abs(location) > _FAR:
+        location = 0.0  # the reference, near which neighbours keep their distance
+    column = replace(column, location=location, scale=scale)
+    return with_atoms(column.axis) if isinstance(column.axis, SmoothAxis) else column
+
+
+def _moments(values: Floats) -> tuple[float, float]:
+    """Return location and scale of numbers of any size; the scale of a constant is 1."""
+    if not len(values):
+        return 0.0, 1.0
+    if values.min() == values.max():
+        return float(values[0]), 1.0
+    power = int(np.frexp(np.abs(values).max())[1])
+    near_one = np.ldexp(values, -power)  # a power of two: no rounding
+    middle, spread = near_one.mean(), near_one.std()
+    low, median, high = np.quantile(near_one, [0.25, 0.5, 0.75])
+    if spread > _OUTLIERS * (high - low) > 0:
+        middle, spread = median, (high - low) / 1.35  # as of a normal distribution
+    location, scale = float(np.ldexp(middle, power)), float(np.ldexp(spread, power))
+    return location, scale if scale >= np.finfo(np.float64).tiny else 1.0

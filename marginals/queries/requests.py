@@ -1,0 +1,188 @@
+"""What callers pass to a query and get back: events, evidence and rows; numbers, arrays, tables."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from marginals.cells import Evidence
+from marginals.cells.cell import MISSING, Exact, as_cell, intersect
+from marginals.columns import Categorical, Encoded, Schema, encode, encode_bounds, encode_cells
+from marginals.columns.encoding import (
+    NoProbabilityError,
+    encode_boxes,
+    has_mass,
+    read_cells,
+)
+from marginals.columns.table_coercion import as_series, matched
+
+__all__ = [
+    "Event",
+    "answer",
+    "as_objects",
+    "box",
+    "check_apart",
+    "check_rows",
+    "event",
+    "evidence",
+    "like",
+    "values",
+]
+
+
+class Event(NamedTuple):
+    """An event with its evidence.
+
+    Args:
+        boxes: the event as disjoint boxes, a row for each.
+        given: one row of evidence, or one for each answer; if `joint`, disjoint boxes as well.
+        joint: whether the boxes of the event include the evidence. Else their columns differ.
+    """
+
+    boxes: Encoded
+    given: Evidence
+    joint: bool
+
+
+# Requests ---------------------------------------------------------------------------------------
+
+
+def values(schema: Schema, x: Any) -> Encoded:
+    """Encode exact values, at which a density is requested."""
+    if not isinstance(x, Mapping):
+        return encode(schema, x)
+    for name, value in x.items():
+        cell = as_cell(value, f"column {name!r}")
+        if not isinstance(cell, Exact) and cell != MISSING:
+            raise ValueError(
+                f"Expected an exact value of column {name!r} for a density; got {value!r}. Ask for "
+                "`prob` of intervals and sets."
+            )
+    return encode_cells(schema, x)
+
+
+def evidence(schema: Schema, given: Any) -> Evidence:
+    """Encode evidence: one row for None or a dict, else the rows of a table."""
+    if given is None:
+        return Evidence.nothing(like=torch.empty(0, dtype=torch.float64))
+    single = isinstance(given, Mapping)
+    encoded = (encode_cells if single else encode)(schema, given, strict=False)
+    return _possible(encoded, given)
+
+
+def event(schema: Schema, of: Mapping[Any, Any], given: Any) -> Event:
+    """Encode an event and its evidence, which may share columns if both are dicts."""
+    if not isinstance(of, Mapping):
+        raise TypeError(
+            "Expected an event as a dict of columns, such as {'age': (30, 40)}; got "
+            f"{type(of).__name__}. For rows of values ask for `pdf` or `cdf`."
+        )
+    cells = read_cells(schema, of)
+    single = given is None or isinstance(given, Mapping)
+    known = read_cells(schema, given or {}) if single else {}
+    # An exact value that is given has a density. All other exact values need a probability.
+    masses = [i for i in cells if not isinstance(known.get(i), Exact)]
+    for i in masses:
+        if not has_mass(schema.columns[i], cells[i]):
+            raise NoProbabilityError(schema.names[i])
+    shared = {i: intersect(cells[i], known[i]) for i in cells if i in known}
+    if not single:
+        rows = evidence(schema, given)
+        check_apart(schema, cells, rows)
+        return Event(encode_boxes(schema, cells, masses), rows, joint=False)
+    if not known:
+        return Event(encode_boxes(schema, cells, masses), evidence(schema, None), joint=False)
+    row = encode_boxes(schema, known)
+    joint = bool(shared) or len(row.evidence) > 1
+    every = {**known, **cells, **shared} if joint else cells
+    return Event(encode_boxes(schema, every, masses), _possible(row, given), joint)
+
+
+def box(schema: Schema, x: Any, below: bool) -> tuple[Evidence, Tensor]:
+    """Encode the boxes X <= x, or X > x, of rows; also say which are empty, (B,)."""
+    if isinstance(x, Mapping):
+        frame = pd.DataFrame({schema.names[schema.index(c)]: as_series(v) for c, v in x.items()})
+        frame, positions = matched(schema, frame)
+    else:
+        frame, positions = matched(schema, x)
+    bounds = []
+    for place, position in enumerate(positions):
+        column = schema.columns[position]
+        if isinstance(column.kind, Categorical) and not column.ordered:
+            raise TypeError(
+                f"Expected columns with an order for a CDF; got categorical column {column.name!r}."
+                " Leave it out, or ask for `prob` of a set of its categories."
+            )
+        ends, free = frame.iloc[:, place], [None] * len(frame)
+        pair = (free, ends) if below else (ends, free)
+        bounds.append(encode_bounds(schema, column.name, *pair))
+    lower, upper = (torch.stack(side, 1) for side in zip(*bounds, strict=True))  # (B, n)
+    empty = lower == torch.inf
+    lower = torch.where(empty, -torch.inf, lower)
+    return Evidence.interval(lower, upper, positions), empty.any(1)
+
+
+def check_apart(schema: Schema, columns: Any, given: Evidence) -> None:
+    """Refuse a column that is both requested and given."""
+    both = [c for c in columns if c in given.columns]
+    if both:
+        raise ValueError(
+            "Expected the requested columns and `given` to differ; got column "
+            f"{schema.names[both[0]]!r} in both. Leave it out of one."
+        )
+
+
+def check_rows(of: int, given: int) -> None:
+    """Refuse rows that cannot be paired."""
+    if of != given and 1 not in (of, given):
+        raise ValueError(
+            f"Expected as many rows of `given` as are requested, or one; got {given} and {of}. "
+            "Give evidence for the same rows."
+        )
+
+
+def _possible(encoded: Encoded, given: Any) -> Evidence:
+    if bool(encoded.empty.any()):
+        row = int(encoded.empty.nonzero()[0])
+        shown = repr(dict(given)) if isinstance(given, Mapping) else f"row {row}"
+        raise ValueError(
+            f"Expected `given` to have positive probability; got {shown}, which cannot happen. "
+            "Condition on an event that can."
+        )
+    return encoded.evidence
+
+
+# Answers ----------------------------------------------------------------------------------------
+
+
+def answer(value: Tensor, *requests: Any) -> Any:
+    """Return a value for each row as the caller expects it.
+
+    Dicts have one answer, a float. Rows have an array of answers, and rows of a tensor a tensor;
+    the first of the requests with rows decides.
+    """
+    rows = [x for x in requests if x is not None and not isinstance(x, Mapping)]
+    if not rows:
+        return value[0].item() if len(value) == 1 else value.numpy()
+    return value if isinstance(rows[0], Tensor) else value.numpy()
+
+
+def like(x: Any, frame: pd.DataFrame) -> Any:
+    """Return a completed table in the form of `x`: frame, array or tensor."""
+    if isinstance(x, pd.DataFrame):
+        return frame
+    array = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    if isinstance(x, Tensor):
+        return torch.tensor(array).to(x.dtype if x.is_floating_point() else torch.float64)
+    keeps = isinstance(x, np.ndarray) and x.dtype.kind == "f"
+    return array.astype(x.dtype) if keeps else array
+
+
+def as_objects(values: Any) -> Any:
+    """Return values as an array of objects, so that any kinds fit into one column."""
+    out = np.empty(len(values), dtype=object)
+    out[:] = list(values)
+    return out

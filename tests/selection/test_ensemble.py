@@ -1,0 +1,38 @@
+"""Mixture weights maximise the likelihood of held-out rows; failed members are left out."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from marginals import Evidence
+from marginals.selection.ensemble import Job, fit_member, mixture_weights
+from marginals.selection.recipes import Recipe
+from marginals.training.batches import make_rows
+
+
+def test_weights_maximise_the_validation_likelihood() -> None:
+    scores = torch.randn(200, 3) * 2
+    weights = mixture_weights(scores, steps=2000)
+    assert float(weights.sum()) == pytest.approx(1)
+    best = (scores + weights.log()).logsumexp(-1).mean()
+    for _ in range(50):
+        other = (weights + 0.05 * torch.rand(3)).clamp_min(1e-9)
+        other = other / other.sum()
+        assert (scores + other.log()).logsumexp(-1).mean() <= best + 1e-6
+
+
+def test_weights_count_rows_by_their_weight() -> None:
+    scores = torch.tensor([[0.0, -50.0], [-50.0, 0.0]])
+    assert_close(mixture_weights(scores, torch.tensor([3.0, 1.0])), torch.tensor([0.75, 0.25]))
+
+
+def test_a_useless_member_gets_no_weight() -> None:
+    good = torch.randn(100)
+    weights = mixture_weights(torch.stack([good, good - 10], -1))
+    assert float(weights[1]) < 1e-3
+
+
+def test_a_member_that_fails_is_left_out() -> None:
+    part = make_rows(Evidence.exact(torch.randn(50, 3)), None, "data")
+    recipe = Recipe({"tensor": "cp", "width": 2}, {"max_steps": 30, "learning_rate": 1e30})
+    assert fit_member(Job(recipe, part, part), "cpu") is None

@@ -1,0 +1,37 @@
+"""Recipes suit the size of the table."""
+
+import pytest
+
+from marginals.selection.recipes import SECONDS, Recipe, first_recipes, single_recipe
+
+
+@pytest.mark.parametrize("count", [1, 10, 100, 1500, 5000, 20_000, 10**6])
+@pytest.mark.parametrize("gpu", [False, True])
+def test_recipes_suit_the_table(count: int, gpu: bool) -> None:
+    for effort in ("quick", "fast", "balanced", "best"):
+        for coupled in (0, 1, 2, 40):
+            found = first_recipes(count, coupled, effort, gpu)
+            assert found
+            assert all(recipe.build["width"] >= 1 for recipe in found)
+            if coupled < 2:
+                assert {recipe.build["tensor"] for recipe in found} == {"ht"}
+    assert SECONDS["quick"] < SECONDS["fast"] < SECONDS["balanced"] < SECONDS["best"]
+
+
+def test_variants_differ_in_seed_and_tree() -> None:
+    recipe = Recipe({"tensor": "ht", "width": 4}, {"noise": 0.0})
+    other = recipe.varied(7)
+    assert (other.build["seed"], other.build["tree"], other.fit["seed"]) == (7, "varied", 7)
+    assert recipe.build == {"tensor": "ht", "width": 4}
+    assert "tree" not in Recipe({"tensor": "copula"}).varied(7).build
+
+
+def test_a_single_model_grows_with_the_table() -> None:
+    small, large = (single_recipe(rows, {}, {}) for rows in (50, 100_000))
+    assert small.build["leaves"] == "normal"
+    assert small.build["width"] < large.build["width"]
+    assert small.fit["noise"] > large.fit["noise"]
+    assert small.fit["max_steps"] < large.fit["max_steps"]
+    given = single_recipe(50, {"tensor": "copula", "width": 3}, {"noise": 0.0})
+    assert given.build == {"tensor": "copula", "width": 3}
+    assert given.fit == {"noise": 0.0, "max_steps": 500}
