@@ -14,7 +14,7 @@ from marginals.cli import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
-    *(ROOT / "README.md", ROOT / "benchmarks" / "README.md", ROOT / "experiments" / "README.md"),
+    *(ROOT / "README.md", ROOT / "studies" / "README.md"),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 

@@ -1,1 +1,0 @@
-"""Imputation beside the peers: cells of real tables are hidden, filled and compared."""

@@ -1,1 +1,0 @@
-"""Prediction beside the peers: quantiles of numbers, probabilities of classes."""

@@ -1,0 +1,1 @@
+"""Benchmarks and the paper's experiments, on one harness: see README.md."""

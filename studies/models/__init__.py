@@ -1,0 +1,1 @@
+"""Our models and their peers, each defined once for all studies."""

@@ -1,0 +1,80 @@
+"""What a fitted density offers, and how settings are chosen on validation rows."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, final
+
+import numpy as np
+
+from studies.data.density import Rows
+
+Setting = TypeVar("Setting")
+LogDensity = Callable[[Rows, Sequence[int], Mapping[int, float] | None], Rows]
+
+
+@final
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted density.
+
+    Args:
+        score: Rows (N, D) to log densities (N,), as a user would call it; this one is timed.
+        sample: A number of rows to rows.
+        settings: What was chosen, and what else one needs to know of the fit.
+        exact: `score` in float64 where `score` has less; its figures are reported.
+        logpdf: Points, their columns and values of other columns to conditional log densities;
+            None for models without marginals.
+        model: The estimator or the module itself.
+    """
+
+    score: Callable[[Rows], Rows]
+    sample: Callable[[int], Any]
+    settings: dict[str, Any]
+    exact: Callable[[Rows], Rows]
+    logpdf: LogDensity | None = None
+    model: Any = None
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The settings, with only the number of an ensemble's members."""
+        members = self.settings.get("members")
+        return self.settings if members is None else {**self.settings, "members": len(members)}
+
+
+def merit(scores: Rows) -> tuple[int, float]:
+    """Order candidates by validation scores: fewest impossible rows first, then the mean.
+
+    The plain mean would be -inf for each candidate that finds one row impossible.
+    """
+    finite = scores[np.isfinite(scores)]
+    return len(finite) - len(scores), float(finite.mean()) if len(finite) else -np.inf
+
+
+def best_of(candidates: Sequence[Setting], judge: Callable[[Setting], Rows]) -> Setting:
+    """Return the candidate with the best validation scores; the first of equals."""
+    return max(candidates, key=lambda candidate: merit(judge(candidate)))
+
+
+def climb(ladder: Sequence[Setting], judge: Callable[[Setting], Rows]) -> Setting:
+    """Return the best candidate of a ladder, climbed until two more rungs bring no gain."""
+    merits: list[tuple[int, float]] = []
+    for candidate in ladder:
+        merits.append(merit(judge(candidate)))
+        if max(merits) not in merits[-2:]:
+            break
+    return ladder[merits.index(max(merits))]
+
+
+def summary(scores: Rows) -> dict[str, Any]:
+    """Describe the scores of test rows; every row counts in every figure."""
+    undefined = np.isnan(scores)
+    # A row without a score is one that the model failed on: it counts as impossible.
+    scores = np.where(undefined, -np.inf, scores)
+    return {
+        "test_mean": float(scores.mean()),
+        "test_median": float(np.median(scores)),
+        "test_min": float(scores.min()),
+        "test_rows": len(scores),
+        "rows_minus_inf": int(np.isneginf(scores).sum()),
+        "rows_undefined": int(undefined.sum()),
+    }

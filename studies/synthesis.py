@@ -1,0 +1,146 @@
+"""Quality of synthetic rows of mixed tables, with plain baselines."""
+
+import time
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from marginals import synthesis_report
+from studies.data.tables import read_table
+from studies.harness.drawing import legend, open_frame, panels
+from studies.harness.study import (
+    Arrays,
+    Context,
+    Paper,
+    Record,
+    Records,
+    Settings,
+    Study,
+    check_choice,
+)
+from studies.harness.text import present, shown, table
+from studies.models.synthesizers import DRAWERS
+
+MOST_ROWS = 5000
+HELD_OUT = 0.3
+ORDER = ("penguins", "titanic", "mpg", "diamonds", "bfi")
+LABELS = {
+    **{"marginals": "marginals", "copula": "Gaussian copula"},
+    **{"independent": "independent columns", "holdout": "real rows held out"},
+}
+HEADS = {
+    "column_distance": "columns, mean distance",
+    "pair_difference": "pairs, mean difference",
+    "auc": "told apart, AUC",
+    "close": "close to fitted rows",
+    "duplicates": "equal to a fitted row",
+}
+
+
+def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
+    """Draw as many rows as are fitted and report on them."""
+    options = {"max_steps": settings.max_steps, "width": 4} if settings.max_steps else {}
+    options = options if job["model"] == "marginals" else {}
+    return measured(read_table(job["table"], context), job["model"], seed, **options)
+
+
+def measured(frame: pd.DataFrame, model: str, seed: int, **options: Any) -> Record:
+    """Report on drawn rows; "holdout" stands for rows held out.
+
+    Gaps of random real rows are put into drawn rows, so that no model is recognised by them.
+    """
+    check_choice("`models`", model, LABELS)
+    real, unseen = cut(frame, seed)
+    started = time.perf_counter()
+    if model == "holdout":
+        # Half of them stand for synthetic rows, the others judge.
+        middle = len(unseen) // 2
+        drawn, unseen = unseen.iloc[:middle], unseen.iloc[middle:]
+    else:
+        drawn = with_gaps(DRAWERS[model](real, len(real), seed, **options), real, seed)
+    seconds = time.perf_counter() - started
+    told = synthesis_report(real, drawn, unseen, random_state=seed).to_dict()
+    parts = {name: told[name] for name in ("rows", "summary", "two_sample", "copying")}
+    return {**parts, "columns": real.shape[1], "seconds": round(seconds, 2)}
+
+
+def cut(frame: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Take at most 5,000 rows; return 70 % of them to fit, and the rest."""
+    order = np.random.default_rng(seed).permutation(len(frame))[:MOST_ROWS]
+    held = round(HELD_OUT * len(order))
+    fitted, unseen = order[held:], order[:held]
+    return frame.iloc[fitted].reset_index(drop=True), frame.iloc[unseen].reset_index(drop=True)
+
+
+def with_gaps(drawn: pd.DataFrame, real: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Blank cells as in real rows taken at random, whatever the values."""
+    gone = real.isna().to_numpy()
+    chosen = np.random.default_rng(seed).integers(len(real), size=len(drawn))
+    return drawn.mask(pd.DataFrame(gone[chosen], index=drawn.index, columns=drawn.columns))
+
+
+# Tables and the picture -------------------------------------------------------------------------
+
+
+def means(records: Records, figure: str) -> dict[tuple[str, str], float]:
+    """Return a figure of the summary by table and model, the mean over seeds."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for record in records:
+        found.setdefault((record["table"], record["model"]), []).append(record["summary"][figure])
+    return {place: fmean(values) for place, values in found.items()}
+
+
+def _names(records: Records) -> tuple[list[str], list[str]]:
+    others = (r["table"] for r in records if r["table"] not in ORDER)
+    names = present((*ORDER, *dict.fromkeys(others)), (r["table"] for r in records))
+    return names, present(LABELS, (r["model"] for r in records))
+
+
+def tables(records: Records, paper: Paper) -> str:
+    """Return a table for each figure."""
+    names, models = _names(records)
+    parts = []
+    for figure, title in HEADS.items():
+        found = means(records, figure)
+        rows = [[name, *(shown(found.get((name, m))) for m in models)] for name in names]
+        parts.append(f"### {title[0].upper()}{title[1:]}")
+        parts.append(table(["table", *(LABELS[m] for m in models)], rows))
+    return "\n\n".join(parts)
+
+
+COLOURS = dict(zip(LABELS, ("#0072B2", "#D55E00", "#E69F00", "#6E6E6E"), strict=True))
+
+
+def figures(records: Records, arrays: Arrays) -> dict[str, Any]:
+    """Draw the first three figures as bars, by table and model."""
+    names, models = _names(records)
+    figure, axes = panels(9, 2.8, 3)
+    for panel, (key, title) in zip(axes[0], list(HEADS.items())[:3], strict=True):
+        found = means(records, key)
+        for i, model in enumerate(models):
+            x = [n + 0.8 * (i - (len(models) - 1) / 2) / len(models) for n in range(len(names))]
+            y = [found.get((name, model), float("nan")) for name in names]
+            panel.bar(x, y, 0.8 / len(models), color=COLOURS[model], label=LABELS[model])
+        panel.set_xticks(range(len(names)), names, rotation=30, ha="right")
+        panel.set_title(title, loc="left")
+        panel.tick_params(labelsize=7)
+        open_frame(panel)
+    axes[0, 2].set_ylim(0.4, 1.0)
+    axes[0, 2].axhline(0.5, color="black", lw=0.6)
+    legend(figure, axes[0, 0])
+    return {"": figure}
+
+
+STUDIES = (
+    Study(
+        "synthesis",
+        "Synthetic rows",
+        measure,
+        tables,
+        figures,
+        grid={"table": "tables", "model": "models"},
+        page="synthesis",
+    ),
+)
