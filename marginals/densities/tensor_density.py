@@ -238,12 +238,13 @@ class TensorDensity(LeafDensity):
 def _steady(values: LeafValues) -> LeafValues:
     """Return values in float64 if they are so large that sums in float32 lose small differences.
 
-    The weights of components depend on differences of such sums, which far-out evidence makes large.
+    Far-out evidence makes them large, and the weights of components are differences of such sums.
     """
-    least = (
-        values.log_values.detach().nan_to_num(neginf=0.0).amin() if values.log_values.numel() else 0
-    )
-    return LeafValues(values.columns, values.log_values.double()) if least < _FAR else values
+    found = values.log_values
+    if not found.numel() or found.dtype == torch.float64:
+        return values
+    far = bool(found.detach().nan_to_num(neginf=0.0).amin() < _FAR)
+    return LeafValues(values.columns, found.double()) if far else values
 
 
 def sample_in_batches(
