@@ -96,15 +96,18 @@ class CoupledDensity(LeafDensity):
 
         The conditional within each component is weighed by the component's share of the evidence.
         """
-        asked, known = requested.observed(), given.observed()
+        asked = requested.observed()
+        known, impossible = given.observed().without_impossible()
         if not asked.columns or not known.columns:
-            return super().contract_given(asked, known, place)
+            return super().contract_given(requested, given, place)
         size = self.rows_at_once()
         totals = [self._values(part).total() for part in known.batches(size)]
         weights, log_given = log_shares(torch.cat(totals) + self.couplings.log_weights())  # (U, K)
         if place is None:
             asked = asked.expand(len(known))
             place = torch.arange(len(known), device=weights.device)
+        if impossible is not None:
+            log_given = log_given.masked_fill(impossible, -torch.inf)
         parts = [
             logsumexp(self._log_given(part, known.rows(rows)) + weights[rows])
             for part, rows in zip(asked.batches(size), place.split(size), strict=True)

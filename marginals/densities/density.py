@@ -122,7 +122,8 @@ class Density(nn.Module, ABC):
         empty = low == high
         low, high = torch.where(empty, -torch.inf, low), torch.where(empty, torch.inf, high)
         box = Evidence.interval(low, high, columns).with_impossible(empty)
-        return _shaped(self.log_conditional(box, given), shape)
+        # Rounding may take a probability past one.
+        return _shaped(self.log_conditional(box, given).clamp_max(0.0), shape)
 
     def pdf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
         """Return the density; see `logpdf`."""

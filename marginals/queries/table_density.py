@@ -82,7 +82,8 @@ class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputat
             else:
                 value = density.log_conditional(of, known if known.columns else None)
         value = torch.where(empty, -torch.inf, value.double().cpu())
-        return requests.answer(value.reshape(-1, count).logsumexp(1), given)
+        # Rounding may take a probability past one.
+        return requests.answer(value.reshape(-1, count).logsumexp(1).clamp_max(0.0), given)
 
     def prob(self, event: Mapping[Any, Any], given: Any = None) -> Any:
         """Return the probability of an event, a dict of intervals, sets and discrete values.
@@ -203,7 +204,7 @@ class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputat
 
     def _log_box(self, x: Any, given: Any, below: bool) -> Any:
         cells, empty = requests.box(self._parts()[1], x, below)
-        value = torch.where(empty, -torch.inf, self._conditional(cells, given))
+        value = torch.where(empty, -torch.inf, self._conditional(cells, given).clamp_max(0.0))
         return requests.answer(value, given, x)
 
     def _moments(self, column: Any, given: Any) -> tuple[Column, Tensor, Tensor]:
