@@ -74,7 +74,7 @@ def origin(results: Results) -> str:
         seconds = [record["took_s"] for record in own if "took_s" in record]
         took = f"; {sum(seconds) / 60:.1f} minutes" if seconds else ""
         lines.append(f"- `{command}`; seeds {seeds}{took}; {where}")
-    return "\n".join([f"Measured at the {results.size} size with", "", *lines])
+    return "\n".join([f"Measured at the {results.size} size with:", "", *lines])
 
 
 def _made_by(run: Record) -> tuple[str, str]:
