@@ -178,7 +178,7 @@ def board_tables(records: Records, paper: Paper) -> str:
         parts.append(
             f"Our detector took {np.median(fits):.1f} s to fit (median; at most {max(fits):.1f} s) "
             f"and {np.median(scores):.1f} s to score the test rows (at most {max(scores):.1f} s), "
-            "on a machine that other work shared."
+            "on a machine shared with other work."
         )
     return "\n\n".join(parts)
 
@@ -322,14 +322,14 @@ def tables(records: Records, paper: Paper) -> str:
     seconds = ", ".join(f"{LABELS[model]} {mean:.1f}" for model, mean in took.items())
     return "\n\n".join(
         [
-            f"Means over {len(sets)} sets and all seeds, by the share of cells that are missing in "
-            "training and test rows alike. Detectors see no labels; the settings of ours were "
-            f"chosen on {', '.join(DEVELOPMENT)}, so that the other sets stand by themselves too.",
+            f"Means over {len(sets)} sets and all seeds, by the share of cells missing in both "
+            "training and test rows. Detectors see no labels. The settings of ours were chosen on "
+            f"{', '.join(DEVELOPMENT)}, so the other sets are also shown separately.",
             table(head, lines),
             "AUROC of each set (mean over seeds, ± their standard deviation; in brackets the "
-            "anomalies among test rows):",
+            "number of anomalies among test rows):",
             table(["set", *head[1:]], each),
-            f"Seconds of fitting and scoring, means: {seconds}.",
+            f"Mean seconds of fitting and scoring: {seconds}.",
         ]
     )
 

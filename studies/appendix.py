@@ -204,7 +204,7 @@ def tables(records: Records, paper: Paper) -> str:
     """Return a table for each part that has numbers."""
     parts = []
     if fits := [r for r in records if r["part"] in ("marginals", "features")]:
-        parts += ["The fits that are pictured, test log-likelihood in nats per row:", _fits(fits)]
+        parts += ["The fits in the figures, test log-likelihood in nats per row:", _fits(fits)]
     if fits := pick(records, part="structures"):
         told = (
             "Adaptive against naive coupling, and MERA against HT: test log-likelihood in nats per "
@@ -214,8 +214,8 @@ def tables(records: Records, paper: Paper) -> str:
         parts += [told, _structure_table(fits)]
     if times := pick(records, part="sampling"):
         told = (
-            "Rows drawn in a second, and how many times faster the first way is: models of "
-            f"{times[0]['width']} components, {times[0]['draws']:,} rows:"
+            "Rows drawn per second, and the speed-up of the first method, for models of "
+            f"{times[0]['width']} components and {times[0]['draws']:,} rows:"
         )
         parts += [told, _times(times)]
     return "\n\n".join(parts)

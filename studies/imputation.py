@@ -252,9 +252,9 @@ def tables(records: Records, paper: Paper) -> str:
     settings = {(e.mechanism, e.share) for e in found}
     parts = [
         f"{count} tables, {len(settings)} ways of hiding cells, {ranges(e.seeds for e in found)} "
-        "seed(s) of each. Numbers are in standard deviations of the whole column. Ranks are means "
-        "over tables and settings, 1 is the best; KNNImputer has no distribution, its CRPS is the "
-        "mean absolute error. Seconds are those of one thread.",
+        "seed(s) of each. Errors and widths are in standard deviations of the complete column. "
+        "Ranks are means over tables and settings; 1 is the best. KNNImputer has no distribution: "
+        "its CRPS is the mean absolute error. Seconds are on one thread.",
         _overview(found, methods),
         "### Mean ranks and coverage by setting",
         _by_setting(found, methods),

@@ -174,10 +174,10 @@ def tables(records: Records, paper: Paper) -> str:
         for place, value in enumerate(records[0]["exact"])
     ]
     errors = (
-        "Mean and largest |error| over k = 1, ..., 15 of the mean over seeds; the error if rows "
-        "of training take the place of rows held out; and the standard error of the mean over "
-        "rows, which says nothing of how much fits differ. Bars in the figure are the standard "
-        "deviation of seeds, or that standard error where there is one seed."
+        "Mean and largest |error| over k = 1, ..., 15 of the mean over seeds; the error when "
+        "training rows replace held-out rows; and the standard error of the mean over rows, which "
+        "does not include the variation between fits. Bars in the figure are the standard "
+        "deviation over seeds, or that standard error where there is one seed."
     )
     error_head = [
         *("", "rows", "seeds", "mean error", "largest error", "mean error on training rows"),
@@ -185,7 +185,7 @@ def tables(records: Records, paper: Paper) -> str:
     ]
     return "\n\n".join(
         [
-            "Mutual information of the first k columns and the others, nats, from rows held out.",
+            "Mutual information of the first k columns and the others, nats, from held-out rows.",
             table(head, by_part),
             errors,
             table(error_head, [_error_line(records, *each) for each in columns]),

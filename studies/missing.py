@@ -192,20 +192,20 @@ def tables(records: Records, paper: Paper) -> str:
     for name in dict.fromkeys(r["set"] for r in records if r["set"] != GAPS):
         parts += [
             f"{TITLES[name]}: log-likelihood of complete test rows, nats per row (mean over seeds, "
-            "± their standard deviation), by the probability that a cell of training and "
-            "validation is missing.",
+            "± their standard deviation), by the probability that a training or validation "
+            "cell is missing.",
             _by_share(records, name),
-            f"{TITLES[name]}: the same of the median row, which a few bad rows do not move.",
+            f"{TITLES[name]}: the same for the median row, which is robust to a few bad rows.",
             _by_share(records, name, "test_median"),
         ]
     if any(r["set"] == GAPS for r in records):
         share = fmean(r["gaps"] for r in records if r["set"] == GAPS)
         parts += [
-            f"POWER with its own gaps ({100 * share:.1f} % of the cells of training rows: minutes "
-            "of which only the time is known), used, filled or left out.",
+            f"POWER with its own gaps ({100 * share:.1f} % of the training cells: minutes for "
+            "which only the time was recorded), used, filled or left out.",
             _gaps(records),
         ]
-    parts += ["Seconds of filling and of fitting, means:", _seconds(records)]
+    parts += ["Mean seconds of filling and fitting:", _seconds(records)]
     return "\n\n".join(parts)
 
 

@@ -126,8 +126,8 @@ def tables(records: Records, paper: Paper) -> str:
     """Return a table of numbers and one of classes."""
     parts = [
         "Means over seeds, ± their standard deviation. CRPS, RMSE and width are in standard "
-        "deviations of the target. Gaps are cells of features hidden completely at random, in "
-        "training and in test rows. Seconds are those of one thread."
+        "deviations of the target. Gaps are feature cells hidden completely at random, in both "
+        "training and test rows. Seconds are on one thread."
     ]
     for title, metrics in (("Numbers", NUMBERS), ("Classes", SHARES)):
         parts += [f"### {title}", _table(records, metrics)]

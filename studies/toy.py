@@ -235,7 +235,7 @@ def tables(records: Records, paper: Paper) -> str:
     names = list(dict.fromkeys(r["set"] for r in records))
     likelihood = (
         "Held-out log-likelihood, nats per row (mean over seeds, ± their standard deviation); in "
-        "brackets by how much it falls short of the density itself."
+        "brackets its shortfall from the density itself."
     )
     fitted = [model for model in shown if model != "truth"]
     scores = {name: [_cell(records, name, model) for model in shown] for name in names}

@@ -132,11 +132,10 @@ HEADS = ["", "SHD(D)", "SHD", "skeleton", "edges", "rows", "tests", "fit s", "se
 def tables(records: Records, paper: Paper) -> str:
     """Return a table for each problem and each graph that it is compared with."""
     parts = [
-        "SHD(D) is that of the Causal Discovery Toolbox, in which a reversed edge counts two and "
-        "an undirected edge of the CPDAG at least one; SHD counts each pair of columns once, which "
-        "is the usual convention and the toolbox's without double counting; both compare the CPDAG "
-        'with the DAG. "Skeleton" leaves directions out. Means over graphs, ± standard '
-        "deviation."
+        "SHD(D) follows the Causal Discovery Toolbox: a reversed edge counts two and an undirected "
+        "edge of the CPDAG at least one. SHD counts each pair of columns once, which is the usual "
+        "convention and the toolbox's without double counting. Both compare the CPDAG with the "
+        'DAG. "Skeleton" ignores directions. Means over graphs, ± standard deviation.'
     ]
     for name in [name for name in TITLES if any(r["set"] == name for r in records)]:
         own = pick(records, set=name)
@@ -147,8 +146,8 @@ def tables(records: Records, paper: Paper) -> str:
             parts += [f"{TITLES[name]}, against {truth}:", _table(own, truth, reported)]
         if paired:
             told = (
-                f"{TITLES[name]}, graph by graph: by how much the distance of PC with the Gaussian "
-                "test is larger, mean ± standard error over the graphs that both ended."
+                f"{TITLES[name]}, graph by graph: how much larger the distance of PC with the "
+                "Gaussian test is, mean ± standard error over the graphs that both finished."
             )
             parts += [told, paired]
     return "\n\n".join(parts)

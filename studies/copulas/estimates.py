@@ -171,9 +171,9 @@ def tables(records: Records, paper: Paper) -> str:
     fitted = [model for model in LABELS if model != "rows"]
     return "\n\n".join(
         [
-            "Exact measures, and the errors of estimates (root mean square over pairs and seeds): "
+            "Exact measures, and root mean square errors of their estimates over pairs and seeds: "
             "Kendall's τ, Spearman's ρ, and the share P(U₂ ≤ q | U₁ ≤ q) of the lower tail and its "
-            "counterpart in the upper one, at thresholds q. Exact measures are means over pairs.",
+            "upper counterpart, at thresholds q. Exact measures are means over pairs.",
             table(head, lines),
             "Log-likelihood of the copula at test rows, nats per row (mean over seeds, ± their "
             "standard deviation).",

@@ -74,7 +74,7 @@ def origin(results: Results) -> str:
         seconds = [record["took_s"] for record in own if "took_s" in record]
         took = f"; {sum(seconds) / 60:.1f} minutes" if seconds else ""
         lines.append(f"- `{command}`; seeds {seeds}{took}; {where}")
-    return "\n".join([f"Measured at size {results.size} by", "", *lines])
+    return "\n".join([f"Measured at the {results.size} size with:", "", *lines])
 
 
 def _made_by(run: Record) -> tuple[str, str]:
@@ -100,7 +100,7 @@ def section(results: Results, pictures: Sequence[str]) -> str:
     parts += [f"![{Path(name).stem}](images/{PAPER}/{name})" for name in pictures]
     if config.paper.differs:
         listed = "\n".join(f"- {each}" for each in config.paper.differs)
-        parts.append(f"What differs from the paper:\n\n{listed}")
+        parts.append(f"Differences from the paper:\n\n{listed}")
     return "\n\n".join(parts)
 
 

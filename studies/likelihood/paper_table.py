@@ -97,8 +97,8 @@ def tables(records: Records, paper: Paper) -> str:
     others = [r for r in others if (r["set"], r["model"]) not in here]
     parts = [
         "Test log-likelihood, nats per row (mean over seeds, ± their standard deviation where "
-        'there are several; in brackets the number of test rows at -inf). "Rows" are those '
-        "trained on; all models of this library but nMDMA also learn from further rows with "
+        'there are several; in brackets the number of test rows at -inf). "Rows" counts complete '
+        "training rows; all models of this library but nMDMA also train on further rows with "
         "missing cells.",
         _scores(records, names),
     ]
@@ -109,8 +109,8 @@ def tables(records: Records, paper: Paper) -> str:
             _others(others, names),
         ]
     parts += [
-        "The authors' code counts no row below log(1e-40) = -92.1. With that floor on the test "
-        "rows, and in brackets the lowest row without it:",
+        "The authors' code floors the log-likelihood of a row at log(1e-40) = -92.1. Means with "
+        "that floor on the test rows; in brackets the lowest row without it:",
         _by_model(records, names, _floor),
         "Seconds of fitting (steps):",
         _by_model(records, names, _seconds),

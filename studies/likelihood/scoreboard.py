@@ -157,13 +157,13 @@ def tables(records: Records, paper: Paper) -> str:
     found = entries(records)
     parts = [
         "Mean test log-likelihood in nats per row, ± the standard deviation over seeds. Every test "
-        "row counts: a model that finds rows impossible has the mean -inf, and their number in "
-        "brackets. Times are for one fit, 10,000 rows scored and 10,000 rows drawn.",
+        "row counts: a model that scores rows at -inf has the mean -inf, with their number in "
+        "brackets. Times are for one fit, scoring 10,000 rows and drawing 10,000 rows.",
         _overview(found),
     ]
     if margins := _small_margins(found):
         parts += [
-            "Small sets, ours less the better of GMM and KDE (nats per row):",
+            "Small sets, ours minus the better of GMM and KDE (nats per row):",
             "\n".join(margins),
         ]
     for name in dict.fromkeys(entry.name for entry in found):

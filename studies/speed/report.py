@@ -79,8 +79,8 @@ def _steps(records: Records) -> list[str]:
         return []
     head = [
         *("D, M, layers x units, batch", "ours, ms", "authors, ms", "times faster", "target"),
-        *("floor, ms", "rows/s", "peak, MiB", "authors' peak", "share", "target"),
-        *("first step, s", "authors' first", "not compiled, ms"),
+        *("floor, ms", "rows/s", "peak, MiB", "authors' peak, MiB", "ratio", "target"),
+        *("first step, s", "authors' first, s", "not compiled, ms"),
     ]
     rows = []
     for case, by in found.items():
@@ -104,7 +104,7 @@ def _steps(records: Records) -> list[str]:
                 figure(by.get("eager", {}).get("step_ms")),
             ]
         )
-    return ["### A training step", table(head, rows)]
+    return ["### Training steps", table(head, rows)]
 
 
 def _quality(records: Records) -> list[str]:
@@ -122,9 +122,9 @@ def _quality(records: Records) -> list[str]:
     text = (
         f"Test log-likelihood after the same training, width {found[0]['width']}: mean and "
         "standard deviation over seeds. Large batches have eight times the rows, an eighth of the "
-        "steps, and the rate of `rate_for_batch`."
+        "steps, and the learning rate of `rate_for_batch`."
     )
-    return [text, table(["steps", *sets, "seconds a fit"], rows)]
+    return [text, table(["steps", *sets, "seconds per fit"], rows)]
 
 
 def _device(records: Records) -> str:
@@ -151,7 +151,7 @@ def _queries(records: Records) -> list[str]:
     (shape,) = {r["case"] for r in _found(records, "queries") if r["who"] in ("ours", "authors")}
     head = ["rows per second", *(LABELS[who] for who in present), "times faster", "target"]
     sizes = ", ".join(shape.split(", ")[:3])
-    return [f"### Queries of a model of {sizes}", table(head, rows)]
+    return [f"### Queries of a model with D, M, layers x units = {sizes}", table(head, rows)]
 
 
 def _answered(record: Record) -> str:
