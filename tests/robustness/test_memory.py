@@ -14,18 +14,19 @@ from marginals import MDMA
 pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
 
-ROWS = 50_000
-TEXT = 600  # characters per row of a column the model ignores: 30 MB for ROWS
+ROWS = 100_000
+TEXT = 300  # characters per row of a column the model ignores: 30 MB for ROWS
 
 # A fork for each command runs it on a small and a large file and prints by how many MB its peak
-# memory rose. Small batches let the allocators settle within the first file.
+# memory rose. Small batches let the allocators settle within the first file: with batches of 65,536
+# rows that takes some 300,000 rows.
 PROGRAM = """
 import json, os, re, sys
 from typer.testing import CliRunner
 from marginals.cli import app, models
 from marginals.io import row_sampling
 
-models.ROWS = row_sampling.BATCH_ROWS = 4096
+models.ROWS = row_sampling.BATCH_ROWS = 8192
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
@@ -64,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         # Different text in each row, so that no dictionary encoding makes it small.
         letters = rng.integers(97, 123, rows * TEXT, dtype=np.uint8).tobytes().decode()
         frame["note"] = [letters[i : i + TEXT] for i in range(0, len(letters), TEXT)]
-        frame.to_parquet(folder / f"{name}.parquet", row_group_size=25_000)
+        frame.to_parquet(folder / f"{name}.parquet", row_group_size=50_000)
     MDMA(width=4, max_steps=3, random_state=0, progress=False).fit(table(500)).save(folder / "m")
     return folder
 

@@ -54,7 +54,7 @@ def test_wide_tables(frame: pd.DataFrame, width: int, steps: int, seed: int) -> 
 KINDS = sorted({*SOUND} - {"any scale", "odd floats"})
 
 
-@pytest.mark.parametrize("kinds", zip(KINDS[::2], KINDS[1::2], strict=True), ids=str)
+@pytest.mark.parametrize("kinds", [*zip(KINDS[::2], KINDS[1::2], strict=True)], ids=str)
 def test_every_kind_of_column_is_fitted_and_asked(kinds: tuple[str, str]) -> None:
     frame = make_frame(list(kinds), 12, 3)
     answered, refused = ask_all(fitted(frame, 3, 1), frame, np.random.default_rng(0))
