@@ -19,7 +19,7 @@ LEVELS = torch.cat([LEVELS, 1 - LEVELS[:3].flip(0)])
 def test_univariates_of_all_columns_are_the_full_conditionals(name: str) -> None:
     """One pass gives p(x_j | all the others) for every column j."""
     model = build(name)
-    x, known = rows_of(model, 8), boxes_of(model, 8)
+    x, known = rows_of(model, 5), boxes_of(model, 5)
     every = model.univariates(known)
     density, cdf, sf = every.logpdf(x), every.logcdf(x), every.logsf(x)
     assert density.shape == cdf.shape == sf.shape == x.shape
@@ -38,12 +38,12 @@ def test_univariates_of_all_columns_are_the_full_conditionals(name: str) -> None
 @pytest.mark.parametrize("name", SEVERAL)
 def test_the_cdf_is_that_of_its_logarithm(name: str) -> None:
     model = build(name)
-    x = rows_of(model, 8)
+    x = rows_of(model, 3)
     asked = list(range(1, model.columns))
     for parts, at in [
         (model.univariates(Evidence.exact(x[:, :1], [0]), asked), x[:, asked]),
         (model.univariates(None, asked), x[:, None, asked]),
-        (model.univariates(boxes_of(model, 8)), x),
+        (model.univariates(boxes_of(model, 3)), x),
     ]:
         ends = torch.full_like(at, torch.inf)
         for cells in (at, torch.stack([at, at + 1]), ends, -ends):
