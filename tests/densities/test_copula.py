@@ -1,16 +1,15 @@
 """Copula components against dense normal distributions, and where they carry an error."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from scipy.stats import kstest, multivariate_normal
+from scipy.stats import multivariate_normal
 from torch import Tensor
 from torch.testing import assert_close
 
-from marginals import Evidence, build, fit, load, save
+from marginals import Evidence, build, fit
 from marginals.densities.coupled import CoupledDensity
 from marginals.densities.tensor_density import TensorDensity
 from marginals.leaves import Leaves
@@ -19,6 +18,7 @@ from marginals.runtime.backend import Backend
 from marginals.tensors import CPTensor
 from marginals.tensors.couplings import Couplings
 from tests.laws.registry import generic_copula, generic_shared, rows_of
+from tests.laws.statistics import assert_uniform
 
 
 def dense(model: CoupledDensity, component: int) -> np.ndarray:
@@ -87,30 +87,12 @@ def test_boxes_of_three_columns_to_their_error() -> None:
     assert np.abs(model.cdf(x).detach().numpy() - exact).max() < 1e-4
 
 
-def test_patterns_of_gaps_differ_by_row() -> None:
-    model = generic_copula([None, 3, None, None, None], 3, 1, 1)
-    x = rows_of(model, 40)
-    x[torch.rand(x.shape) < 0.4] = torch.nan
-    each = torch.cat([model.logpdf(row[None]) for row in x])
-    assert_close(model.logpdf(x), each, rtol=1e-10, atol=1e-10)
-
-
-def test_leaving_one_out() -> None:
-    model = generic_copula([None, None, 3, None], 3, 1, 1)
-    x = rows_of(model, 10)
-    parts = model.univariates(x)
-    for column in range(4):
-        rest = [c for c in range(4) if c != column]
-        given = Evidence.exact(x[:, rest], rest)
-        expected = model.logpdf(x[:, [column]], [column], given)
-        assert_close(parts.logpdf(x)[:, column], expected, rtol=1e-9, atol=1e-9)
-
-
 @torch.no_grad()
 def test_conditionals_given_intervals() -> None:
     model = generic_copula([None, None, None, 2], 2, 1, 0)
     given = Evidence.of({0: (-1.0, 2.0), 3: 1})
-    grid = torch.linspace(-25, 25, 4001)[:, None]
+    ends = model.ppf(torch.tensor([1e-9, 1 - 1e-9]), 1, given)
+    grid = torch.linspace(*ends.tolist(), 4001)[:, None]
     mass = torch.trapezoid(model.pdf(grid, [1], given), grid[:, 0])
     assert float(mass) == pytest.approx(1, abs=1e-6)
     level = model.cdf(model.ppf(torch.tensor([0.1, 0.7]), 1, given)[:, None], [1], given)
@@ -123,14 +105,13 @@ def test_conditionals_given_intervals() -> None:
 @pytest.mark.parametrize("given", [{0: (0.0, 2.0)}, {0: (-1.0, None), 1: (None, 1.0), 3: 1}])
 def test_samples_given_intervals(given: dict) -> None:
     model = generic_copula([None, None, None, 2], 2, 1, 1)
-    drawn = model.sample(4000, given)
+    drawn = model.sample(1000, given)
     for column, known in given.items():
         if isinstance(known, tuple):
             low, high = (-np.inf if known[0] is None else known[0]), known[1]
             assert bool((drawn[:, column] > low).all())
             assert bool((drawn[:, column] <= (np.inf if high is None else high)).all())
-    level = model.cdf(drawn[:, [2]], [2], given).detach().numpy()
-    assert kstest(level, "uniform").pvalue > 1e-3
+    assert_uniform(model.cdf(drawn[:, [2]], [2], given).detach())
 
 
 @torch.no_grad()
@@ -160,7 +141,7 @@ def test_training_on_censored_cells() -> None:
     upper = torch.where(rows > 0.8, torch.inf, rows)
     data = Evidence.interval(rows.clamp_max(0.8), upper)
     model = build(data, tensor="copula", width=2, dtype=torch.float64, coupled=[0, 1, 2])
-    result = fit(model, data, max_steps=15, batch_size=40)
+    result = fit(model, data, max_steps=6, batch_size=40)
     assert np.isfinite(result.best_loss)
 
 
@@ -169,25 +150,18 @@ def test_the_mass_of_a_trained_model_in_float32() -> None:
     rows[:, 1] = rows[:, 0] + 0.02 * rows[:, 1]  # nearly dependent: where a bad form would cheat
     model = build(rows, tensor="copula", width=4, rank=1)
     fit(model, rows, max_steps=300, learning_rate=0.03)
-    a = torch.linspace(-6, 6, 801)
-    b = torch.linspace(-1, 1, 1601)
+    a = torch.linspace(-6, 6, 401)
+    b = torch.linspace(-1, 1, 801)
     grid = torch.stack(torch.meshgrid(a, b, indexing="ij"), -1)
     grid[..., 1] += grid[..., 0]
     with torch.no_grad():
-        density = model.pdf(grid.reshape(-1, 2).float()).double().reshape(801, 1601)
+        density = model.pdf(grid.reshape(-1, 2).float()).double().reshape(401, 801)
     mass = torch.trapezoid(torch.trapezoid(density, b), a)
     assert float(mass) == pytest.approx(1, abs=5e-3)
     with torch.no_grad():
         single = model.logpdf(rows).double()
         double = model.double().logpdf(rows.double())
     assert_close(single, double, rtol=0, atol=0.02)
-
-
-def test_files(tmp_path: Path) -> None:
-    model = generic_copula([None, 3, None], 3, 1, 2)
-    x = rows_of(model, 5)
-    save(model, tmp_path / "m")
-    assert torch.equal(load(tmp_path / "m").logpdf(x), model.logpdf(x))
 
 
 def test_what_is_coupled() -> None:

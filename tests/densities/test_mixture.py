@@ -1,5 +1,6 @@
 """A mixture is the weighted sum of its members, in every query and in its samples."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from marginals.densities.density import Density
 from marginals.densities.mixture import Mixture
 from marginals.structure import balanced
 from marginals.tensors import CPTensor, FullTensor
-from tests.laws.registry import boxes_of, chain, generic, ht, mixture, rows_of
+from tests.laws.registry import boxes_of, generic, ht, mixture, rows_of
 from tests.laws.statistics import assert_uniform, rosenblatt
 
 KINDS = (None, 3, None)
@@ -47,36 +48,15 @@ def test_every_query_is_the_weighted_sum() -> None:
     assert_close(model.log_value(boxes), weighted([m.log_value(boxes) for m in parts]))
 
 
-def test_a_conditional_is_the_ratio_of_weighted_sums() -> None:
-    parts = members()
-    model = Mixture(parts, WEIGHTS)
-    known = {1: {0, 2}, 2: (0.0, None)}
-    x = rows_of(model, 5)[:, :1]
-    joint = Evidence.exact(x).join(Evidence.of(known))
-    above = weighted([m.log_value(joint) for m in parts])
-    below = weighted([m.log_value(known) for m in parts])
-    assert_close(model.logpdf(x, [0], known), above - below)
-
-
-def test_one_member_is_itself() -> None:
-    (part, *_) = members()
-    model = Mixture([part], [7])
-    x = rows_of(part, 5)
-    assert_close(model.logpdf(x), part.logpdf(x))
-    assert_close(model.ppf(0.3, 0, {1: 2}), part.ppf(0.3, 0, {1: 2}))
-
-
-def test_equal_weights_by_default() -> None:
+def test_weights() -> None:
+    """They are equal by default, only proportions matter, and one member is itself."""
     parts = members()
     x = rows_of(parts[0], 4)
     assert_close(Mixture(parts).logpdf(x), weighted([m.logpdf(x) for m in parts], [1 / 3] * 3))
-
-
-def test_only_proportions_matter() -> None:
-    parts = members()
-    one, two = Mixture(parts, WEIGHTS), Mixture(parts, [50, 20, 30])
-    assert_close(one.log_weights(), two.log_weights())
-    assert_close(one.log_weights().exp(), torch.tensor(WEIGHTS))
+    assert_close(Mixture(parts, [50, 20, 30]).log_weights().exp(), torch.tensor(WEIGHTS))
+    alone = Mixture(parts[:1], [7])
+    assert_close(alone.logpdf(x), parts[0].logpdf(x))
+    assert_close(alone.ppf(0.3, 0, {1: 2}), parts[0].ppf(0.3, 0, {1: 2}))
 
 
 def test_nested_mixtures_are_flat_ones() -> None:
@@ -106,51 +86,6 @@ def test_what_one_member_excludes_the_others_may_allow() -> None:
     assert (model.sample(50, {0: 1})[:, 0] == 1).all()
 
 
-def test_mixture_of_views_with_different_evidence() -> None:
-    model = generic(ht(chain(4), 3), [None, 3, None, None])
-    one, two = model.condition({0: -1.0}), model.marginal([1, 2, 3])
-    both = Mixture([one, two], [1, 2])
-    x, boxes = rows_of(two, 6), boxes_of(two, 6)
-    assert_close(both.logpdf(x), weighted([one.logpdf(x), two.logpdf(x)], [1 / 3, 2 / 3]))
-    parts = both.univariates(boxes)
-    assert parts.columns == (0, 1, 2)
-    assert parts.discrete == (True, False, False)
-    assert_univariates_are_direct(both, boxes)
-
-
-# Univariates ----------------------------------------------------------------------------------
-
-
-def assert_univariates_are_direct(model: Density, known: Evidence) -> None:
-    """Compare densities, CDFs and quantiles of all columns with queries of one column."""
-    parts = model.univariates(known)
-    x = rows_of(model, len(known))
-    levels = torch.rand(3, len(known), model.columns) * 0.98 + 0.01
-    quantiles = parts.ppf(levels)
-    for column in range(model.columns):
-        rest, at = known.without(column), x[:, [column]]
-        for of_all, of_one in [
-            (parts.logpdf(x), model.logpdf(at, [column], rest)),
-            (parts.logcdf(x), model.logcdf(at, [column], rest)),
-            (parts.logsf(x), model.logsf(at, [column], rest)),
-            (parts.log_evidence, model.log_value(rest)),
-        ]:
-            assert_close(of_all[:, column], of_one, rtol=0, atol=1e-10)
-        for level, found in zip(levels[..., column], quantiles[..., column], strict=True):
-            cdf = model.cdf(found[:, None], [column], rest)
-            if model.categories[column] is None:
-                assert_close(cdf, level, rtol=0, atol=1e-10)
-            else:
-                below = cdf - model.pdf(found[:, None], [column], rest)
-                assert (cdf >= level - 1e-10).all()
-                assert (below < level + 1e-10).all()
-
-
-def test_univariates_agree_with_direct_queries() -> None:
-    model = mixture(members(), WEIGHTS)
-    assert_univariates_are_direct(model, boxes_of(model, 6))
-
-
 def test_members_far_apart() -> None:
     """Quantiles of two narrow members a thousand scales apart, also between them."""
     one, two = (generic(CPTensor(2, 2), [None, 2]) for _ in range(2))
@@ -176,14 +111,6 @@ def test_the_gradient_of_the_weights_is_posterior_less_prior() -> None:
     assert_close(gradient, joint / joint.sum() - prior)
 
 
-def test_members_and_weights_receive_gradients() -> None:
-    model = Mixture(members(), WEIGHTS)
-    model.logpdf(model.sample(100)).sum().backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad.isfinite().all(), name
-        assert (parameter.grad != 0).any(), name
-
-
 def test_learning_the_weights_finds_the_member_that_drew_the_data() -> None:
     parts = members()
     model = Mixture(parts)
@@ -201,21 +128,6 @@ def test_learning_the_weights_finds_the_member_that_drew_the_data() -> None:
 
 
 # Samples --------------------------------------------------------------------------------------
-
-
-def test_samples() -> None:
-    model = mixture(members(), WEIGHTS)
-    for u in rosenblatt(model, model.sample(4000)).values():
-        assert_uniform(u)
-
-
-def test_samples_for_one_row_of_evidence() -> None:
-    model = mixture(members(), WEIGHTS)
-    known = {2: (0.5, None), 1: {0, 1}}
-    rows = model.sample(4000, known)
-    assert rows.shape == (4000, 3)
-    for u in rosenblatt(model, rows, known).values():
-        assert_uniform(u)
 
 
 def test_samples_for_several_rows_of_evidence() -> None:
@@ -253,40 +165,36 @@ def test_a_member_may_draw_nothing() -> None:
 
 # Refusals -------------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize("weights", [[1.0], [1.0, 0.0], [1.0, -1.0], [1.0, torch.nan]], ids=str)
-def test_wrong_weights(weights: list[float]) -> None:
-    parts = members()[:2]
-    with pytest.raises(ValueError, match=r"2 positive.*`weights`; got"):
-        Mixture(parts, weights)
-    with pytest.raises(ValueError, match="finite"):
-        Mixture(parts, [1.0, torch.inf])
-
-
-@pytest.mark.parametrize("kinds", [[None] * 3, [None, 4, None], [None, 3]], ids=str)
-def test_members_that_do_not_match(kinds: list[int | None]) -> None:
-    other = generic(CPTensor(len(kinds), 2), kinds)
-    with pytest.raises(ValueError, match="same columns and categories; got"):
-        Mixture([members()[0], other])
-
-
-def test_no_members() -> None:
-    with pytest.raises(ValueError, match="at least one density; got none"):
-        Mixture([])
-
-
-def test_views_of_several_rows_are_refused() -> None:
-    one, two, _ = members()
-    view = one.condition(Evidence.exact(torch.zeros(4, 1)))
-    with pytest.raises(ValueError, match=r"one row of evidence; got \[4\] rows. Condition the mix"):
-        Mixture([view])
-    with pytest.raises(ValueError, match=r"one row of evidence; got \[1, 4\] rows"):
-        Mixture([two.marginal([1, 2]), view])
+SEVERAL_ROWS = Evidence.exact(torch.zeros(4, 1))
+REFUSED: list[tuple[Callable[[list[Density]], Any], str]] = [
+    *(
+        (lambda parts, w=w: Mixture(parts[:2], w), r"2 positive.*`weights`; got")
+        for w in ([1.0], [1.0, 0.0], [1.0, -1.0], [1.0, torch.nan])
+    ),
+    (lambda parts: Mixture(parts[:2], [1.0, torch.inf]), "finite"),
+    *(
+        (
+            lambda parts, k=kinds: Mixture([parts[0], generic(CPTensor(len(k), 2), k)]),
+            "same columns and categories; got",
+        )
+        for kinds in ([None] * 3, [None, 4, None], [None, 3])
+    ),
+    (lambda parts: Mixture([]), "at least one density; got none"),
+    (
+        lambda parts: Mixture([parts[0].condition(SEVERAL_ROWS)]),
+        r"one row of evidence; got \[4\] rows. Condition the mix",
+    ),
+    (
+        lambda parts: Mixture([parts[1].marginal([1, 2]), parts[0].condition(SEVERAL_ROWS)]),
+        r"one row of evidence; got \[1, 4\] rows",
+    ),
+    # Errors of queries pass through.
+    (lambda parts: Mixture(parts).logpdf(torch.tensor([[0.0, 3.0, 0.0]])), "categorical column 1"),
+    (lambda parts: Mixture(parts).sample(1, {3: 0.0}), "columns between 0 and 2; got 3"),
+]
 
 
-def test_errors_of_queries_pass_through() -> None:
-    model = Mixture(members())
-    with pytest.raises(ValueError, match=r"codes 0..2 in categorical column 1"):
-        model.logpdf(torch.tensor([[0.0, 3.0, 0.0]]))
-    with pytest.raises(ValueError, match="columns between 0 and 2; got 3"):
-        model.sample(1, {3: 0.0})
+def test_refused() -> None:
+    for call, match in REFUSED:
+        with pytest.raises(ValueError, match=match):
+            call(members())

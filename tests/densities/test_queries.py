@@ -40,145 +40,92 @@ def rows(*cells: float, count: int = 1) -> Tensor:
     return torch.tensor([cells] * count)
 
 
-REFUSED: dict[str, tuple[Callable[[Density], Any], type[Exception], str]] = {
-    "a column too far": (
-        lambda m: m.logpdf(rows(0.0, 0.0), [0, 4]),
-        ValueError,
-        "columns between 0 and 3; got 4",
-    ),
-    "a negative column": (
-        lambda m: m.logcdf(rows(0.0), [-1]),
-        ValueError,
-        "columns between 0 and 3; got -1",
-    ),
+REFUSED: dict[str, tuple[Callable[[Density], Any], str]] = {
+    "a column too far": (lambda m: m.logpdf(rows(0.0, 0.0), [0, 4]), "between 0 and 3; got 4"),
+    "a negative column": (lambda m: m.logcdf(rows(0.0), [-1]), "between 0 and 3; got -1"),
     "an unknown column given": (
         lambda m: m.logpdf(rows(0.0), [0], {9: 1.0}),
-        ValueError,
         "columns between 0 and 3; got 9",
     ),
-    "the quantile of an unknown column": (
-        lambda m: m.ppf(0.5, 4),
-        ValueError,
-        "columns between 0 and 3; got 4",
-    ),
-    "the quantile of a negative column": (
-        lambda m: m.ppf(0.5, -1),
-        ValueError,
-        "columns between 0 and 3; got -1",
-    ),
-    "univariates of an unknown column": (
-        lambda m: m.univariates(None, [4]),
-        ValueError,
-        "columns between 0 and 3; got 4",
-    ),
-    "a column twice": (
-        lambda m: m.logpdf(rows(0.0, 0.0), [2, 2]),
-        ValueError,
-        r"each column once; got \(2, 2\)",
-    ),
-    "a column asked and given": (
+    "the quantile of an unknown column": (lambda m: m.ppf(0.5, 4), "between 0 and 3; got 4"),
+    "the quantile of a negative column": (lambda m: m.ppf(0.5, -1), "between 0 and 3; got -1"),
+    "univariates of an unknown column": (lambda m: m.univariates(None, [4]), "0 and 3; got 4"),
+    "a column twice": (lambda m: m.logpdf(rows(0.0, 0.0), [2, 2]), r"column once; got \(2, 2\)"),
+    "a column requested and given": (
         lambda m: m.logpdf(rows(0.0, 0.0), [0, 2], {2: 0.0, 3: 1.0}),
-        ValueError,
         r"disjoint; got \[2\] in both",
     ),
     "a quantile of a column given": (
         lambda m: m.ppf(0.5, 2, {2: 0.0}),
-        ValueError,
         "disjoint; got column 2 in both",
     ),
     "an interval without a code": (
         lambda m: m.logpdf(rows(0.0), [0], {1: (0.2, 0.8)}),
-        ValueError,
         "positive probability; got none in row 0",
     ),
     "the row that is impossible": (
         lambda m: m.sample(
             1, Evidence.interval(torch.tensor([[0.0], [2.5]]), torch.tensor([[1.0], [INF]]), [1])
         ),
-        ValueError,
         "positive probability; got none in row 1",
     ),
     "a quantile given the impossible": (
         lambda m: m.ppf(0.5, 0, {1: (0.2, 0.8)}),
-        ValueError,
         "positive probability",
     ),
-    "too few columns": (
-        lambda m: m.logpdf(rows(0.0, 0.0)),
-        ValueError,
-        "4 columns|columns.*4",
-    ),
-    "too few columns for a CDF": (
-        lambda m: m.logcdf(rows(0.0, 0.0, 0.0)),
-        ValueError,
-        "4 columns|columns.*4",
-    ),
-    "too many columns": (
-        lambda m: m.logpdf(rows(0.0, 0.0, 0.0, 0.0, 0.0)),
-        ValueError,
-        "columns",
-    ),
+    "too few columns": (lambda m: m.logpdf(rows(0.0, 0.0)), "4 columns|columns.*4"),
+    "too few columns for a CDF": (lambda m: m.logcdf(rows(0.0, 0.0, 0.0)), "4 columns|columns.*4"),
+    "too many columns": (lambda m: m.logpdf(rows(0.0, 0.0, 0.0, 0.0, 0.0)), "columns"),
     "more values than names": (
         lambda m: m.logpdf(rows(0.0, 0.0, 0.0), [0, 2]),
-        ValueError,
         "Expected 3 names of columns; got 2",
     ),
     "a code past the last": (
         lambda m: m.logpdf(rows(0.0, 3.0), [0, 1]),
-        ValueError,
         "codes 0..2 in categorical column 1; got 3 in row 0",
     ),
     "half a code": (
         lambda m: m.logpdf(torch.tensor([[1.0], [0.5]]), [1]),
-        ValueError,
         "codes 0..2 in categorical column 1; got 0.5 in row 1",
     ),
     "a negative code given": (
         lambda m: m.logpdf(rows(0.0), [0], {1: -1}),
-        ValueError,
         "codes 0..2 in categorical column 1; got -1",
     ),
     "a code in a set past the last": (
         lambda m: m.sample(2, {1: {0, 5}}),
-        ValueError,
         "codes 0..2 for column 1; got a set with code 5",
     ),
     "a set for a continuous column": (
         lambda m: m.logpdf(rows(0.0), [0], {2: {0, 1}}),
-        ValueError,
         "number or an interval for continuous column 2; got a set",
     ),
-    "level 0": (lambda m: m.ppf(0.0, 0), ValueError, "between 0 and 1; got 0"),
-    "level 1": (lambda m: m.ppf(torch.tensor([0.5, 1.0]), 0), ValueError, "0.5 to 1"),
-    "a negative level": (lambda m: m.ppf(-0.5, 1), ValueError, "between 0 and 1"),
-    "level NaN": (lambda m: m.ppf(NAN, 0), ValueError, "between 0 and 1"),
-    "negative draws": (lambda m: m.sample(-1), ValueError, "`draws` to be at least 0; got -1"),
-    "a scalar": (lambda m: m.logpdf(torch.tensor(0.0)), ValueError, "last dim.*got a scalar"),
+    "level 0": (lambda m: m.ppf(0.0, 0), "between 0 and 1; got 0"),
+    "level 1": (lambda m: m.ppf(torch.tensor([0.5, 1.0]), 0), "0.5 to 1"),
+    "a negative level": (lambda m: m.ppf(-0.5, 1), "between 0 and 1"),
+    "level NaN": (lambda m: m.ppf(NAN, 0), "between 0 and 1"),
+    "negative draws": (lambda m: m.sample(-1), "`draws` to be at least 0; got -1"),
+    "a scalar": (lambda m: m.logpdf(torch.tensor(0.0)), "last dim.*got a scalar"),
     "scalar bounds": (
         lambda m: m.logprob(torch.tensor(0.0), torch.tensor(1.0), [0]),
-        ValueError,
         "last dim.*got a scalar",
     ),
-    "a list": (lambda m: m.logpdf([[0.0] * 4]), TypeError, "Tensor; got list"),
+    "a list": (lambda m: m.logpdf([[0.0] * 4]), "Tensor; got list"),
     "evidence of another type": (
         lambda m: m.logpdf(rows(0.0), [0], [1.0]),
-        TypeError,
         "`Evidence`, a dict.*got list",
     ),
-    "an infinite value": (lambda m: m.logpdf(rows(INF), [0]), ValueError, "finite or NaN"),
+    "an infinite value": (lambda m: m.logpdf(rows(INF), [0]), "finite or NaN"),
     "bounds in the wrong order": (
         lambda m: m.logprob(rows(1.0, 1.0), rows(2.0, 0.0), [2, 3]),
-        ValueError,
         "lower <= upper.*column 3, row 0",
     ),
     "rows that do not match the evidence": (
         lambda m: m.logpdf(rows(0.0, count=3), [0], Evidence.exact(rows(0.0, count=2), [2])),
-        ValueError,
         "one row or as many rows as requested; got 3 and 2",
     ),
     "a CDF's rows that do not match": (
         lambda m: m.logcdf(rows(0.0, count=3), [0], Evidence.exact(rows(0.0, count=2), [2])),
-        ValueError,
         "as many rows as requested; got 3 and 2",
     ),
 }
@@ -186,8 +133,8 @@ REFUSED: dict[str, tuple[Callable[[Density], Any], type[Exception], str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(case: str) -> None:
-    call, error, match = REFUSED[case]
-    with pytest.raises(error, match=match):
+    call, match = REFUSED[case]
+    with pytest.raises(TypeError if "got list" in match else ValueError, match=match):
         call(make_model())
 
 
@@ -195,51 +142,36 @@ def test_refused(case: str) -> None:
 
 
 @pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("shape", [(), (1,), (6,), (2, 3), (2, 1, 3), (0,), (2, 0)], ids=str)
-@pytest.mark.parametrize("given", [None, {1: 2, 3: (None, 1.0)}], ids=["alone", "given"])
-def test_the_last_dim_runs_over_columns(query: str, shape: tuple[int, ...], given: Any) -> None:
+def test_the_last_dim_runs_over_columns(query: str) -> None:
+    model, columns = make_model(), [2, 0]
+    for shape in [(), (1,), (6,), (2, 3), (2, 1, 3), (0,), (2, 0)]:
+        x = torch.randn(*shape, 2)
+        for given in [None, {1: 2, 3: (None, 1.0)}]:
+            out = QUERIES[query](model, x, columns, given)
+            assert out.shape == shape
+            by_rows = QUERIES[query](model, x.reshape(-1, 2), columns, given)
+            assert_close(out.flatten(), by_rows, rtol=0, atol=0)
+    none = Evidence.exact(torch.zeros(0, 1), [2])
+    assert QUERIES[query](model, torch.zeros(0, 4), [0, 1, 2, 3], None).shape == (0,)
+    assert QUERIES[query](model, torch.zeros(0, 1), [0], none).shape == (0,)
+
+
+def test_quantiles_have_the_shape_of_the_levels() -> None:
     model = make_model()
-    x = torch.randn(*shape, 2)
-    out = QUERIES[query](model, x, [2, 0], given)
-    assert out.shape == shape
-    by_rows = QUERIES[query](model, x.reshape(-1, 2), [2, 0], given)
-    assert_close(out.flatten(), by_rows, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3)], ids=str)
-def test_quantiles_have_the_shape_of_the_levels(shape: tuple[int, ...]) -> None:
-    model = make_model()
-    levels = torch.rand(shape) * 0.9 + 0.05
-    assert model.ppf(levels, 0).shape == shape
-    assert model.ppf(levels, 0, {1: 1}).shape == shape
-    assert model.ppf(levels, 0, Evidence.exact(torch.randn(5, 1), [2])).shape == (5, *shape)
-
-
-def test_a_level_may_be_a_float() -> None:
-    model = make_model()
+    for shape in [(), (3,), (2, 3)]:
+        levels = torch.rand(shape) * 0.9 + 0.05
+        assert model.ppf(levels, 0).shape == shape
+        assert model.ppf(levels, 0, {1: 1}).shape == shape
+        assert model.ppf(levels, 0, Evidence.exact(torch.randn(5, 1), [2])).shape == (5, *shape)
     assert_close(model.ppf(0.3, 0), model.ppf(torch.tensor([0.3]), 0)[0])
 
 
-def test_samples_have_a_dim_for_several_rows_of_evidence() -> None:
-    model = make_model()
-    assert model.sample(5).shape == (5, 4)
+@pytest.mark.parametrize("many", [False, True], ids=["tensor", "mixture"])
+def test_samples_have_a_dim_for_several_rows_of_evidence(many: bool) -> None:
+    model = mixture([make_model(), make_model()]) if many else make_model()
     assert model.sample(5, {1: 1}).shape == (5, 4)
     assert model.sample(5, Evidence.exact(torch.zeros(1, 1))).shape == (5, 4)
     assert model.sample(5, Evidence.exact(torch.zeros(2, 1))).shape == (2, 5, 4)
-
-
-def test_no_rows() -> None:
-    model = make_model()
-    none = Evidence.exact(torch.zeros(0, 1), [2])
-    for query in QUERIES.values():
-        assert query(model, torch.zeros(0, 4), [0, 1, 2, 3], None).shape == (0,)
-        assert query(model, torch.zeros(0, 1), [0], none).shape == (0,)
-        assert query(model, torch.zeros(0, 1), [0], {1: 1}).shape == (0,)
-
-
-@pytest.mark.parametrize("many", [False, True], ids=["tensor", "mixture"])
-def test_no_rows_of_evidence(many: bool) -> None:
-    model = mixture([make_model(), make_model()]) if many else make_model()
     none = Evidence.exact(torch.zeros(0, 1), [2])
     assert model.sample(3, none).shape == (0, 3, 4)
     assert model.ppf(torch.tensor([0.2, 0.5]), 0, none).shape == (0, 2)
@@ -250,15 +182,29 @@ def test_no_rows_of_evidence(many: bool) -> None:
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_evidence_per_row_equals_a_loop_over_rows(query: str) -> None:
-    """Each row has exact, interval and missing cells of its own."""
-    model = make_model()
-    boxes = boxes_of(model, 12)
+def test_rows_of_evidence(query: str) -> None:
+    """Evidence per row is a loop over rows; one row, on either side, serves all of the other."""
+    model, ask = make_model(), QUERIES[query]
+    boxes, x = boxes_of(model, 12), rows_of(model, 12)
     given = Evidence.interval(boxes.lower[:, 1:3], boxes.upper[:, 1:3], [1, 2])
-    x = rows_of(model, 12)[:, [3, 0]]
-    out = QUERIES[query](model, x, [3, 0], given)
-    each = [QUERIES[query](model, x[[i]], [3, 0], given.rows(slice(i, i + 1))) for i in range(12)]
+    out = ask(model, x[:, [3, 0]], [3, 0], given)
+    each = [ask(model, x[[i]][:, [3, 0]], [3, 0], given.rows(slice(i, i + 1))) for i in range(12)]
     assert_close(out, torch.cat(each), rtol=0, atol=1e-12)
+    known = {1: {0, 2}, 3: 0.5}
+    expected = ask(model, x[:, [0, 2]], [0, 2], Evidence.of(known).expand(12))
+    for one in (known, Evidence.of(known)):
+        assert_close(ask(model, x[:, [0, 2]], [0, 2], one), expected, rtol=0, atol=1e-13)
+    many = Evidence.exact(x[:, 2:3], [2])
+    expected = ask(model, x[:1, :1].expand(12, 1), [0], many)
+    for one in (x[:1, :1], x[0, :1]):
+        assert_close(ask(model, one, [0], many), expected, rtol=0, atol=1e-13)
+    expected = ask(model, x[:, :1], [0], {2: 0.3})
+    for nothing in [NAN, (None, None)]:
+        out = ask(model, x[:, :1], [0], {2: 0.3, 3: nothing, 1: NAN})
+        assert_close(out, expected, rtol=0, atol=1e-12)
+    whole = torch.tensor([[0, 1, 2, -3], [1, 2, 0, 0]])
+    expected = ask(model, whole.double(), [0, 1, 2, 3], None)
+    assert_close(ask(model, whole, [0, 1, 2, 3], None), expected, rtol=0, atol=0)
 
 
 def test_quantiles_per_row_equal_a_loop_over_rows() -> None:
@@ -269,37 +215,6 @@ def test_quantiles_per_row_equal_a_loop_over_rows() -> None:
     out = model.ppf(levels, 0, given)
     each = [model.ppf(levels, 0, given.rows(slice(i, i + 1))) for i in range(8)]
     assert_close(out, torch.stack(each), rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("query", QUERIES)
-def test_one_row_of_evidence_serves_all(query: str) -> None:
-    model = make_model()
-    x = rows_of(model, 5)[:, [0, 2]]
-    one = Evidence.of({1: {0, 2}, 3: 0.5})
-    by_dict = QUERIES[query](model, x, [0, 2], {1: {0, 2}, 3: 0.5})
-    expected = QUERIES[query](model, x, [0, 2], one.expand(5))
-    assert_close(QUERIES[query](model, x, [0, 2], one), expected, rtol=0, atol=1e-13)
-    assert_close(by_dict, expected, rtol=0, atol=1e-13)
-
-
-@pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("shape", [(1,), ()], ids=str)
-def test_one_row_asked_of_several_rows_of_evidence(query: str, shape: tuple[int, ...]) -> None:
-    model = make_model()
-    given = Evidence.exact(rows_of(model, 5)[:, 2:3], [2])
-    x = torch.randn(*shape, 1)
-    expected = QUERIES[query](model, x.reshape(1, 1).expand(5, 1), [0], given)
-    assert_close(QUERIES[query](model, x, [0], given), expected, rtol=0, atol=1e-13)
-
-
-@pytest.mark.parametrize("query", QUERIES)
-def test_missing_evidence_is_no_evidence(query: str) -> None:
-    model = make_model()
-    x = rows_of(model, 4)[:, :1]
-    expected = QUERIES[query](model, x, [0], {2: 0.3})
-    for nothing in [NAN, (None, None)]:
-        out = QUERIES[query](model, x, [0], {2: 0.3, 3: nothing, 1: NAN})
-        assert_close(out, expected, rtol=0, atol=1e-12)
 
 
 # Boxes ----------------------------------------------------------------------------------------
@@ -333,15 +248,6 @@ def test_open_ends_at_both_infinities(given: Any) -> None:
     assert_close(sf[[1, 2]], torch.zeros(2), rtol=0, atol=0)
     assert_close(sf[0], model.sf(one, [2], given)[0], rtol=1e-13, atol=0)
     assert_close(sf[3], torch.tensor(1.0), rtol=1e-13, atol=0)
-
-
-@pytest.mark.parametrize("query", QUERIES)
-def test_whole_numbers_are_values_too(query: str) -> None:
-    model = make_model()
-    x = torch.tensor([[0, 1, 2, -3], [1, 2, 0, 0]])
-    every = [0, 1, 2, 3]
-    expected = QUERIES[query](model, x.double(), every, None)
-    assert_close(QUERIES[query](model, x, every, None), expected, rtol=0, atol=0)
 
 
 def test_linear_queries_are_the_exponentials() -> None:

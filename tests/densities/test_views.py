@@ -16,8 +16,7 @@ from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
 from marginals.densities.view import View
 from marginals.structure import balanced
-from marginals.tensors import CPTensor
-from tests.laws.registry import boxes_of, generic, ht, mixture, rows_of
+from tests.laws.registry import boxes_of, generic, ht, rows_of
 
 KINDS = (None, 3, None, None, 2, None)
 LEVELS = torch.tensor([0.02, 0.5, 0.9], dtype=torch.float64)
@@ -51,32 +50,14 @@ def assert_view_is(view: View, model: Density, names: list[int], known: dict[int
 # Composition ----------------------------------------------------------------------------------
 
 
-def test_marginal() -> None:
+def test_a_view_of_columns_and_evidence() -> None:
     model = make_model()
-    assert_view_is(model.marginal([5, 1, 2]), model, [5, 1, 2], {})
-
-
-def test_condition() -> None:
-    model = make_model()
-    known = {1: {0, 2}, 3: (None, 0.5), 0: -0.3}
-    assert_view_is(model.condition(known), model, [2, 4, 5], known)
-
-
-@pytest.mark.parametrize(
-    "compose",
-    [
-        lambda m: m.condition({1: 2, 3: (-1.0, 2.0)}).marginal([3, 0]),
-        lambda m: m.marginal([5, 0, 1, 3]).condition({2: 2, 3: (-1.0, 2.0)}),
-        lambda m: m.condition({1: 2}).condition({2: (-1.0, 2.0)}).marginal([3, 0]),
-        lambda m: m.condition({3: (-1.0, 2.0)}).marginal([4, 1, 0]).condition({1: 2}),
-        lambda m: m.marginal([3, 5, 1, 0]).marginal([1, 3, 0, 2]).condition({3: 2, 2: (-1.0, 2.0)}),
-        lambda m: View(m, [5, 0], {1: 2, 3: (-1.0, 2.0)}),
-    ],
-    ids=["condition marginal", "marginal condition", "twice", "between", "reordered", "direct"],
-)
-def test_compositions_agree(compose: Callable[[Density], View]) -> None:
-    model = make_model()
-    assert_view_is(compose(model), model, [5, 0], {1: 2, 3: (-1.0, 2.0)})
+    view = View(model, [5, 0], {1: 2, 3: (-1.0, 2.0)})
+    assert_view_is(view, model, [5, 0], {1: 2, 3: (-1.0, 2.0)})
+    rows = view.sample_rows(view.checked(Evidence.nothing()), 4, seeded())  # as mixtures call it
+    assert rows.shape == (1, 4, 2)
+    assert_close(rows[0], view.sample(4, generator=seeded()))
+    assert repr(view).startswith("View(\n  columns=[5, 0], given=Evidence(1 row: column 1 exact")
 
 
 @settings(max_examples=25)
@@ -122,12 +103,6 @@ def test_a_view_shares_the_parameters() -> None:
     assert all(p.grad is not None for p in model.parameters())
 
 
-def test_a_view_of_a_mixture() -> None:
-    model = mixture([make_model(), generic(CPTensor(6, 2), KINDS)], [1, 3])
-    known = {0: 0.4, 4: 1, 5: (0.0, None)}
-    assert_view_is(model.condition(known).marginal([2, 0]), model, [3, 1], known)
-
-
 # Queries of views with more evidence ----------------------------------------------------------
 
 
@@ -156,15 +131,10 @@ def test_univariates_of_a_view() -> None:
         assert_close(parts.logpdf(x)[:, place], expected, rtol=0, atol=1e-11)
     # What is given to the view itself is taken for granted.
     assert_close(parts.log_evidence, view.log_value(known)[:, None].expand(3, 2))
-
-
-def test_all_univariates_of_a_view() -> None:
-    view = make_model().marginal([4, 5]).condition({1: 0.0})
     parts = view.univariates()
-    assert parts.columns == (0,)
-    assert parts.discrete == (True,)
-    assert_close(parts.logpdf(torch.ones(1, 1)), view.logpdf(torch.ones(1, 1))[:, None])
-    assert_close(parts.log_evidence, torch.zeros(1, 1), rtol=0, atol=1e-12)
+    assert parts.columns == (0, 1, 2, 3)
+    assert parts.discrete == (False, False, True, False)
+    assert_close(parts.log_evidence, torch.zeros(1, 4), rtol=0, atol=1e-12)
 
 
 # Several rows of evidence ---------------------------------------------------------------------
@@ -241,21 +211,6 @@ def test_rows_that_do_not_match_are_refused() -> None:
 def test_refused(call: Callable[[Density], Any], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         call(make_model())
-
-
-def test_repr() -> None:
-    text = repr(make_model().condition({1: 2, 3: (0.0, None)}))
-    assert text.startswith("View(\n  columns=[0, 2, 4, 5], given=Evidence(1 row: column 1 exact")
-
-
-def test_sample_rows_follow_the_view() -> None:
-    """The hook below `sample`, which mixtures and distributions call."""
-    model = make_model()
-    view = model.condition({3: 0.1}).marginal([4, 0])
-    known = view.checked(Evidence.nothing())
-    rows: Tensor = view.sample_rows(known, 4, seeded())
-    assert rows.shape == (1, 4, 2)
-    assert_close(rows[0], view.sample(4, generator=seeded()))
 
 
 def test_expectations_name_the_columns_of_the_view() -> None:

@@ -43,7 +43,7 @@ def test_dependence_is_seen_and_explained_away(folded: CrossFit) -> None:
 
 def test_information_of_normal_columns() -> None:
     rng = np.random.default_rng(1)
-    z = rng.normal(size=(2000, 3))
+    z = rng.normal(size=(1000, 3))
     rows = np.column_stack([z[:, 0], 0.8 * z[:, 0] + 0.6 * z[:, 1], z[:, 2]])
     folded = cross_fit(np.sinh(3 * rows))  # heavy tails change nothing
     found = folded.mutual_information(0, 1, permutations=50)

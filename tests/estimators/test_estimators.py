@@ -27,15 +27,16 @@ from marginals import (
 from tests.estimators.conftest import PETAL, SMALL, TINY
 
 WIDTH = "sepal width (cm)"
+FEW = MDMA(width=2, max_steps=2, random_state=0)  # for rules that no training is needed for
 
 
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks(
     [
-        MDMA(width=4, max_steps=5),
-        MDMAImputer(MDMA(**TINY), random_state=0),
-        MDMAImputer(MDMA(**TINY), method="median", add_indicator=True),
-        MDMAOutlierDetector(MDMA(**TINY), samples=100),
+        FEW,
+        MDMAImputer(FEW, random_state=0),
+        MDMAImputer(FEW, method="median", add_indicator=True),
+        MDMAOutlierDetector(FEW, samples=100),
         MDMARegressor(MDMA(**TINY)),
         MDMAClassifier(MDMA(**TINY)),
     ],

@@ -16,7 +16,7 @@ from marginals.densities.density import Density
 from marginals.densities.mixture import Mixture
 from marginals.densities.tensor_density import TensorDensity
 from marginals.leaves import CategoricalLeaves, LeafFamily, Leaves, NeuralLeaves, SharedLeaves
-from marginals.structure import Tree, balanced, coupled, flat, random
+from marginals.structure import Tree, balanced, flat, random
 from marginals.tensors import ComponentTensor, CPTensor, FullTensor, HierarchicalTensor
 from marginals.tensors.couplings import Couplings
 
@@ -197,6 +197,8 @@ def ht(tree: Tree, width: int, **options: object) -> HierarchicalTensor:
 
 
 # Models ---------------------------------------------------------------------------------------
+# Each kind of leaf, tensor and density occurs at least once; the shapes of trees are the business
+# of test_contraction.py, which compares every tensor with a full sum.
 
 
 @register("one column", [None])
@@ -224,32 +226,9 @@ def _(kinds: Kinds) -> Density:
     return generic(ht(balanced(3), 3), kinds)
 
 
-@register("ht balanced, 4 columns, depth 2", [None] * 4)
-def _(kinds: Kinds) -> Density:
-    return generic(ht(balanced(4), 4), kinds, depth=2, hidden=3)
-
-
 @register("ht random, 5 columns, pool 3", [None] * 5)
 def _(kinds: Kinds) -> Density:
     return generic(ht(random(5, pool=3, seed=2), 3), kinds, hidden=5)
-
-
-@register("ht random, 4 columns, pool 3, softplus", [None] * 4)
-def _(kinds: Kinds) -> Density:
-    tree = random(4, pool=3, seed=1)
-    return generic(ht(tree, 3, parametrisation="softplus"), kinds, hidden=2)
-
-
-@register("ht chain, 5 columns", [None] * 5)
-def _(kinds: Kinds) -> Density:
-    return generic(ht(chain(5), 3), kinds, hidden=1)
-
-
-@register("ht coupled, 4 columns", [None] * 4)
-def _(kinds: Kinds) -> Density:
-    similarity = torch.rand(4, 4).triu(1)
-    tree = coupled((similarity + similarity.T).numpy())
-    return generic(ht(tree, 3), kinds, depth=3, hidden=2)
 
 
 @register("ht flat, 3 columns", [None] * 3)
@@ -294,11 +273,6 @@ def _(kinds: Kinds) -> Density:
     return generic(CPTensor(2, 4, "softplus"), kinds, depth=2, hidden=1)
 
 
-@register("cp, 4 columns", [None] * 4)
-def _(kinds: Kinds) -> Density:
-    return generic(CPTensor(4, 5), kinds, hidden=5)
-
-
 @register("cp mixed columns, 3", [4, None, 2])
 def _(kinds: Kinds) -> Density:
     return generic(CPTensor(3, 4), kinds)
@@ -312,11 +286,6 @@ def _(kinds: Kinds) -> Density:
 @register("full, 3 columns, softplus", [None] * 3)
 def _(kinds: Kinds) -> Density:
     return generic(FullTensor(3, 3, "softplus"), kinds, depth=2, hidden=2)
-
-
-@register("full mixed columns, 4", [None, 3, None, None])
-def _(kinds: Kinds) -> Density:
-    return generic(FullTensor(4, 2), kinds)
 
 
 @register("cp normal leaves, 2 columns", [None] * 2)

@@ -59,7 +59,7 @@ def test_every_parameter_receives_a_gradient_from_intervals_and_gaps(name: str) 
 @pytest.mark.parametrize("name", names(smooth=1))
 def test_gradient_of_logpdf_by_the_values(name: str) -> None:
     model = build(name)
-    x = rows_of(model, 3)
+    x = rows_of(model, 2)
     at = smooth(model)
 
     def value(cells: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ def test_gradient_of_logpdf_by_the_values(name: str) -> None:
 @pytest.mark.parametrize("name", names("cdf", smooth=1))
 def test_gradient_of_logprob_by_both_bounds(name: str) -> None:
     model = build(name)
-    lower, at = rows_of(model, 3), smooth(model)
+    lower, at = rows_of(model, 2), smooth(model)
     lower[:, coded(model)] -= 1
     upper = lower + 1.5
 

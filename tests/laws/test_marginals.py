@@ -27,18 +27,8 @@ def test_nan_is_the_marginal_exactly(name: str) -> None:
     for kept, absent in splits(model):
         holes = x.clone()
         holes[:, absent] = torch.nan
-        assert torch.equal(model.logpdf(holes), model.logpdf(x[:, kept], kept)), kept
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_nan_is_the_marginal_to_rounding(name: str) -> None:
-    model = build(name)
-    x = rows_of(model, 6)
-    for kept, absent in splits(model):
-        holes = x.clone()
-        holes[:, absent] = torch.nan
         marginal = model.logpdf(x[:, kept], kept)
-        assert_close(model.logpdf(holes), marginal, rtol=0, atol=1e-14 * (10 + model.columns))
+        assert torch.equal(model.logpdf(holes), marginal), kept
         assert_close(model.marginal(kept).logpdf(x[:, kept]), marginal, rtol=0, atol=1e-13)
 
 
@@ -86,9 +76,11 @@ def test_chain_rule_column_by_column(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_conditional_is_the_ratio_for_every_kind_of_evidence(name: str) -> None:
     model = build(name)
-    x = rows_of(model, 12)
-    boxes = boxes_of(model, 12)
-    for asked, known in splits(model):
+    x = rows_of(model, 6)
+    boxes = boxes_of(model, 6)
+    # Each column requested alone and given alone; of the others every third.
+    every = splits(model)
+    for asked, known in [s for i, s in enumerate(every) if 1 in map(len, s) or i % 3 == 0]:
         given = Evidence.interval(boxes.lower[:, known], boxes.upper[:, known], known)
         exact = Evidence.exact(x[:, asked], asked)
         ratio = model.log_value(exact.join(given)) - model.log_value(given)
@@ -114,28 +106,16 @@ def test_derivative_of_a_conditional_cdf_is_the_conditional_density(name: str) -
         assert_close(slope[:, 0], expected, rtol=1e-9, atol=0)
 
 
-@pytest.mark.parametrize("name", names("marginal", at_least=3))
-def test_one_row_of_evidence_serves_all_rows(name: str) -> None:
-    model = build(name)
-    x = rows_of(model, 6)
-    one = Evidence.exact(x[:1, :1], [0])
-    many = Evidence.exact(x[:1, :1].expand(6, 1), [0])
-    asked = [1, 2]
-    assert_close(
-        model.logpdf(x[:, asked], asked, one),
-        model.logpdf(x[:, asked], asked, many),
-        rtol=0,
-        atol=1e-14,
-    )
-
-
 @pytest.mark.parametrize("name", MODELS)
-def test_one_row_is_answered_for_each_row_of_evidence(name: str) -> None:
+def test_one_row_serves_all_rows_of_the_other_side(name: str) -> None:
     model = build(name)
     x = rows_of(model, 6)
-    given = Evidence.exact(x[:, :1], [0])
-    expected = model.logpdf(x[:1, 1:2].expand(6, 1), [1], given)
-    assert_close(model.logpdf(x[:1, 1:2], [1], given), expected, rtol=0, atol=1e-14)
+    one, many = x[:1].expand_as(x), Evidence.exact(x[:, :1], [0])
+    given, repeated = Evidence.exact(x[:1, :1], [0]), Evidence.exact(one[:, :1], [0])
+    expected = model.logpdf(x[:, 1:2], [1], repeated)
+    assert_close(model.logpdf(x[:, 1:2], [1], given), expected, rtol=0, atol=1e-14)
+    expected = model.logpdf(one[:, 1:2], [1], many)
+    assert_close(model.logpdf(x[:1, 1:2], [1], many), expected, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("name", names("marginal", at_least=3))

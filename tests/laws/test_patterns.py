@@ -32,12 +32,12 @@ def random_sets(rows: int, count: int) -> Tensor:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_batch_of_patterns_equals_its_rows(name: str) -> None:
     model = build(name)
-    boxes = boxes_of(model, 40)
+    boxes = boxes_of(model, 16)
     assert boxes.lower.isnan().any()
     assert (boxes.lower < boxes.upper).any()
     assert (boxes.lower == boxes.upper).any()
     together = model.log_value(boxes)
-    for i in range(40):
+    for i in range(16):
         # Built anew from the cells that are known, so that the single row knows nothing of others.
         kept = (~boxes.lower[i].isnan()).nonzero()[:, 0].tolist()
         if kept:
@@ -49,9 +49,9 @@ def test_a_batch_of_patterns_equals_its_rows(name: str) -> None:
 @pytest.mark.parametrize("name", CODED)
 def test_a_batch_with_sets_equals_its_rows(name: str) -> None:
     model = build(name)
-    evidence = with_sets(model, boxes_of(model, 20))
+    evidence = with_sets(model, boxes_of(model, 8))
     together = model.log_value(evidence)
-    alone = torch.cat([model.log_value(evidence.rows(slice(i, i + 1))) for i in range(20)])
+    alone = torch.cat([model.log_value(evidence.rows(slice(i, i + 1))) for i in range(8)])
     assert_close(together, alone, rtol=0, atol=1e-13)
 
 

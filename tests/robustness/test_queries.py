@@ -78,7 +78,7 @@ def is_sound(value: Any, text: str) -> bool:
     return not text.startswith("P") or all(0 <= one <= 1 + 1e-5 for one in values)
 
 
-@settings(max_examples=1500)
+@settings(max_examples=600)
 @given(text=st.one_of(questions(), questions(likely=True), nearly, st.text(max_size=20)))
 def test_any_text_is_answered_or_refused(model: MDMA, text: str) -> None:
     try:
@@ -91,7 +91,7 @@ def test_any_text_is_answered_or_refused(model: MDMA, text: str) -> None:
 def test_many_of_the_questions_are_answered(model: MDMA) -> None:
     outcomes: Counter[bool] = Counter()
 
-    @settings(max_examples=300)
+    @settings(max_examples=120)
     @given(text=questions(likely=True))
     def ask(text: str) -> None:
         try:
@@ -123,7 +123,7 @@ evidence = st.one_of(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(kind=kinds, asked=st.lists(st.tuples(evidence, evidence), min_size=4, max_size=8))
 def test_any_schema_and_any_evidence(kind: Any, asked: list[tuple[Any, Any]]) -> None:
     frame = pd.DataFrame({"a": [float(i % 10) for i in range(20)], "b": list("pq") * 10})

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -41,6 +41,7 @@ def taken(rows: Rows, step: int, size: int, seed: int, orders: dict[int, Tensor]
 # Split ----------------------------------------------------------------------------------------
 
 
+@settings(max_examples=40)
 @given(st.integers(1, 100), st.floats(0, 0.99))
 def test_split_cuts_the_rows_in_two_or_not_at_all(count: int, fraction: float) -> None:
     train, held = split(numbered(count), fraction, seed=3)

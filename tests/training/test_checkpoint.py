@@ -128,21 +128,22 @@ def in_writing(model: Density, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "write", lambda *args, **kinds: (check(), write(*args, **kinds)))
 
 
-# Each moment, the step of the last evaluation before it, and the seconds between checkpoints.
+# Each moment, the step of the last evaluation before it, the seconds between checkpoints, and the
+# course: each moment in that of everything, each course at one moment.
 MOMENTS = [
-    *((in_forward, 12, seconds) for seconds in (0.0, 1e9)),
-    *((in_evaluation, 8, seconds) for seconds in (0.0, 1e9)),
-    *((after_the_optimiser, 12, seconds) for seconds in (0.0, 1e9)),
-    (in_writing, 4, 0.0),
+    *((in_forward, 12, 1e9, course) for course in COURSES),
+    (in_forward, 12, 0.0, "everything"),
+    *((in_evaluation, 8, seconds, "everything") for seconds in (0.0, 1e9)),
+    *((after_the_optimiser, 12, seconds, "everything") for seconds in (0.0, 1e9)),
+    (in_writing, 4, 0.0, "everything"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("moment", "evaluated", "seconds"),
+    ("moment", "evaluated", "seconds", "course"),
     MOMENTS,
-    ids=[f"{moment.__name__}-{seconds:g}" for moment, _, seconds in MOMENTS],
+    ids=[f"{moment.__name__}-{seconds:g}-{course}" for moment, _, seconds, course in MOMENTS],
 )
-@courses
 def test_an_interrupt_loses_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
