@@ -9,7 +9,7 @@ from marginals.runtime import memory
 from marginals.runtime.memory import floats_at_once, kept_memory
 
 
-@pytest.mark.parametrize(("free", "expected"), [(100 << 30, 1 << 30), (0, 1 << 29)])
+@pytest.mark.parametrize(("free", "expected"), [(100 << 30, 8 << 30), (0, 1 << 29)])
 def test_a_gpu_takes_a_share_of_its_free_memory(
     free: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
