@@ -108,8 +108,9 @@ class CoupledDensity(LeafDensity):
             place = torch.arange(len(known), device=weights.device)
         if impossible is not None:
             log_given = log_given.masked_fill(impossible, -torch.inf)
+        ranges = self._log_ranges(known)  # (U, K)
         parts = [
-            logsumexp(self._log_given(part, known.rows(rows)) + weights[rows])
+            logsumexp(self._log_given(part, known.rows(rows)) - ranges[rows] + weights[rows])
             for part, rows in zip(asked.batches(size), place.split(size), strict=True)
         ]
         return torch.cat(parts), log_given
@@ -265,19 +266,20 @@ class CoupledDensity(LeafDensity):
         return value if tied.low is None else value + log_intervals(tied).to(value.dtype)
 
     def _log_given(self, asked: Evidence, known: Evidence) -> Tensor:
-        """Return the log value of requested cells given others within each component, (B, K)."""
+        """Return the log value of requested cells given others within each component, (B, K).
+
+        It includes the probability of the given ranges, see `_log_ranges`.
+        """
         loose, tied = self._split(asked.columns)
         held = self._split(known.columns)[1]
         if not (tied and held):
-            return self._values(asked).total()
+            return self._values(asked).total() + self._log_ranges(known)
         value = self._values(asked.select(loose)).total()
         mine, theirs = asked.select(tied), known.select(held)
         both = self._tie(mine.join(theirs))
         alone = self._tie(theirs)
         if both.low is not None:
             value = value + log_intervals(both).to(value.dtype)
-            if alone.low is not None:
-                value = value - log_intervals(alone).to(value.dtype)
         exact = (mine.lower == mine.upper).any(1)
         if not bool(exact.any()):
             return value  # densities of the evidence alone, which cancel
@@ -290,6 +292,13 @@ class CoupledDensity(LeafDensity):
         )
         change = (joint - base).to(value.dtype) + (both.log_slope - alone.log_slope)
         return value + torch.where(exact[:, None], change, 0.0)
+
+    def _log_ranges(self, known: Evidence) -> Tensor:
+        """Return the log probability of coupled ranges given the exact coupled cells, (B, K)."""
+        cells = known.select(self._split(known.columns)[1])
+        if not cells.has_intervals:
+            return self.couplings.raw.new_zeros(len(known), self.couplings.size[1])
+        return log_intervals(self._tie(cells)).to(self.couplings.raw.dtype)
 
     def _outside(self, known: Evidence, asked: Sequence[int], values: _Values) -> Tensor:
         """Return the log weight of each component given the other columns' evidence, (n, B, K)."""

@@ -182,9 +182,10 @@ class JointUnivariates(Univariates):
             end = torch.where(at == torch.inf, 0.0, at)
             return Evidence.interval(end, torch.full_like(at, torch.inf), [column])
 
+        # The error of the boxes may take a probability past one.
         return LeafEvaluation(
-            self._log_ratio(x, below, x == -torch.inf),
-            self._log_ratio(x, above, x == torch.inf),
+            self._log_ratio(x, below, x == -torch.inf).clamp_max(0.0),
+            self._log_ratio(x, above, x == torch.inf).clamp_max(0.0),
             self.logpdf(x),
         )
 
@@ -206,9 +207,11 @@ class JointUnivariates(Univariates):
         index = torch.arange(rows, device=x.device).repeat(len(flat))
         found = []
         for place, (column, others) in enumerate(zip(self.columns, self.others, strict=True)):
-            at, rest = flat[..., place].reshape(-1, 1), others.rows(index)
-            value = self.density.log_value(cell(at, column).join(rest)).reshape(-1, rows)
-            found.append(value - self.log_evidence[:, place])
+            at = flat[..., place].reshape(-1, 1)
+            value, _ = self.density.contract_given(
+                self.density.checked(cell(at, column)), others, index
+            )
+            found.append(value.reshape(-1, rows))
         return torch.where(impossible, -torch.inf, torch.stack(found, -1).reshape(shape))
 
     @torch.no_grad()

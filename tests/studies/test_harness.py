@@ -163,7 +163,8 @@ def test_full_results_are_shown_before_quick_ones(nothing: Path) -> None:
     works("run", "nothing", "--output", nothing)
     text = page.measured(page.PAPER, nothing, nothing)
     assert "4 of 4" in text
-    assert "at size full by\n\n- `python -m studies nothing --device cpu`; seeds 0, 1; " in text
+    command = "`python -m studies nothing --device cpu`; seeds 0, 1; "
+    assert f"at the full size with:\n\n- {command}" in text
 
 
 def test_a_page_is_written_between_its_marks(nothing: Path, tmp_path: Path) -> None:
