@@ -212,9 +212,12 @@ def encode_boxes(
     with quiet():
         for i, cell in cells.items():
             axis = schema.columns[i].axis
-            if isinstance(cell, OneOf) and isinstance(axis.column.kind, Categorical):
-                sets[i] = _mask(cell, len(axis.column.codes))
-                parts.append(_nothing(1, empty=not cell.values))
+            listed = axis.column.listed
+            if isinstance(cell, OneOf) and listed is not None:
+                codes = axis.point(np.array(cell.values, dtype=np.float64))
+                codes = codes[~np.isnan(codes)]
+                sets[i] = _mask(codes, len(listed))
+                parts.append(_nothing(1, empty=not len(codes)))
             else:
                 parts.append(_pieces(axis, cell, i in masses))
     counts = [len(part.lower) for part in parts]
@@ -408,9 +411,9 @@ def _assembled(
     return Encoded(evidence, torch.from_numpy(slope), torch.from_numpy(empty))
 
 
-def _mask(cell: OneOf, count: int) -> Tensor:
+def _mask(codes: Floats, count: int) -> Tensor:
     mask = torch.zeros(1, count, dtype=torch.bool)
-    mask[0, [int(code) for code in cell.values]] = True
+    mask[0, codes.astype(np.int64).tolist()] = True
     return mask
 
 

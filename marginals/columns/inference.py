@@ -11,9 +11,9 @@ import pandas as pd
 from marginals.columns.axis import quiet
 from marginals.columns.cell_reading import Floats, exact_time, whole_parts
 from marginals.columns.column_axis import standardised
-from marginals.columns.dtypes import family, name_of, parse
+from marginals.columns.dtypes import family, name_of, parse, unit
 from marginals.columns.encoding import Ends, check_possible, read_ends
-from marginals.columns.kinds import Categorical, Continuous, Integer, Kind
+from marginals.columns.kinds import Categorical, Continuous, Discrete, Integer, Kind
 from marginals.columns.lattice_axis import LatticeAxis
 from marginals.columns.plain_values import in_order, plain
 from marginals.columns.schema import Column, Name, Schema
@@ -61,12 +61,12 @@ def infer(frame: Any, given: Mapping[Name, Kind] | None = None, upper: Any = Non
 
 
 def _kind(name: Name, kind: Any) -> Kind:
-    if isinstance(kind, Continuous | Integer | Categorical):
+    if isinstance(kind, Kind):
         return kind
     remedy = f"Write {kind.__name__}()." if isinstance(kind, type) else "Give one of these."
     raise TypeError(
-        f"Expected the kind of column {name!r} to be Continuous(...), Integer(...) or "
-        f"Categorical(...); got {kind!r}. {remedy}"
+        f"Expected the kind of column {name!r} to be Continuous(...), Integer(...), "
+        f"Discrete(...) or Categorical(...); got {kind!r}. {remedy}"
     )
 
 
@@ -81,7 +81,8 @@ def _column(name: Name, series: Any, kind: Kind | None, upper: Any) -> Column:
         read_ends(column, series, upper)  # raises for a value that is none of the categories
         return column
     _check_units(column)
-    column = _referred(column, series, upper)
+    column = _referred(replace(column, offset=found.offset or 0.0), series, upper, found.offset)
+    _check_atoms(column)
     ends = read_ends(column, series, upper)
     _check_values(column, series, ends)
     column = standardised(column, _both(ends))
@@ -96,7 +97,10 @@ def _check_units(column: Column) -> None:
     """Refuse bounds, atoms or a resolution of another kind than the column's values."""
     kind, values = column.kind, family(column.dtype)
     spans: Any = {"number": int | float, "time": pd.Timestamp, "span": pd.Timedelta}[values]
-    given = [("lower", kind.lower), ("upper", kind.upper)]  # type: ignore[union-attr]
+    assert not isinstance(kind, Categorical)
+    given = [("lower", kind.lower), ("upper", kind.upper)]
+    if isinstance(kind, Discrete):
+        given = [("values", value) for value in kind.values or ()]
     if isinstance(kind, Continuous):
         given += [("atoms", atom) for atom in kind.atoms]
         step: Any = int | float if values == "number" else pd.Timedelta
@@ -109,6 +113,21 @@ def _check_units(column: Column) -> None:
                 f"Expected `{name}` of column {column.name!r} to fit its dtype {column.dtype}; got "
                 f"{value!r}. Use a number, for times pd.Timestamp, for durations pd.Timedelta."
             )
+
+
+def _check_atoms(column: Column) -> None:
+    """Refuse atoms of a rounded column that are not among its values."""
+    line = column.axis
+    if not isinstance(line, LatticeAxis) or isinstance(column.kind, Integer) or not line.points:
+        return
+    off = line.only(np.array(line.points))
+    wrong = off[0] > off[1]
+    if wrong.any():
+        atom = column.kind.atoms[int(wrong.argmax())]  # type: ignore[union-attr]
+        raise ValueError(
+            f"Expected `atoms` of column {column.name!r} to lie on its grid; got {atom!r}. Leave "
+            "it out, or choose another `resolution`."
+        )
 
 
 def _check_values(column: Column, series: Any, ends: Ends) -> None:
@@ -143,8 +162,8 @@ def _both(ends: Ends) -> Floats:
 # The reference, from which numbers are counted ------------------------------------------------
 
 
-def _referred(column: Column, series: Any, upper: Any) -> Column:
-    """Return the column with reference, offset and grain."""
+def _referred(column: Column, series: Any, upper: Any, offset: float | None) -> Column:
+    """Return the column with reference, offset and grain; an `offset` of its grid if inferred."""
     if family(column.dtype) != "number":
         return _referred_time(column, series, upper)
     if isinstance(column.kind, Integer):
@@ -155,7 +174,7 @@ def _referred(column: Column, series: Any, upper: Any) -> Column:
             reference = int(min(max(middle, -_FARTHEST), _FARTHEST))
         return replace(column, reference=_within(reference, column.kind.lower, column.kind.upper))
     if isinstance(column.kind, Continuous) and column.kind.resolution is not None:
-        return _on_lattice(column, _both(read_ends(column, series, upper)))
+        return _on_lattice(column, _both(read_ends(column, series, upper)), offset)
     return column
 
 
@@ -177,7 +196,7 @@ def _within(value: int, lower: int | None, upper: int | None) -> int:
 
 def _referred_time(column: Column, series: Any, upper: Any) -> Column:
     kind = column.kind
-    assert isinstance(kind, Continuous)
+    assert isinstance(kind, Continuous | Discrete)
     sides = [series] if upper is None else [series, upper]
     if isinstance(series.dtype, pd.IntervalDtype):
         sides = [pd.Series(series.array.left), pd.Series(series.array.right)]
@@ -187,12 +206,24 @@ def _referred_time(column: Column, series: Any, upper: Any) -> Column:
         # Any time will do, if it is not beyond a bound.
         bounds = [bound for bound in (kind.lower, kind.upper) if bound is not None]
         return replace(column, reference=math.floor(exact_time(column, bounds[0])) if bounds else 0)
-    reference = int(np.partition(whole, len(whole) // 2)[len(whole) // 2])
+    reference = _middle_time(column, whole)
     grain = int(np.gcd.reduce(whole - np.int64(reference)))
     return replace(column, reference=reference, grain=max(abs(grain), 1))
 
 
-def _on_lattice(column: Column, values: Floats) -> Column:
+def _middle_time(column: Column, whole: Any) -> int:
+    """Return a time amid the data; of a rounded column, on the grid of most."""
+    step = getattr(column.kind, "resolution", None)
+    if step is not None:
+        units = step / pd.Timedelta(1, unit(column.dtype))
+        if units >= 1 and units == int(units):
+            rest = (whole - whole.min()) % int(units)
+            found, counts = np.unique(rest, return_counts=True)
+            whole = whole[rest == found[counts.argmax()]]
+    return int(np.partition(whole, len(whole) // 2)[len(whole) // 2])
+
+
+def _on_lattice(column: Column, values: Floats, offset: float | None) -> Column:
     """Find where the lattice of a rounded column starts, and its value amid the data."""
     kind = column.kind
     assert isinstance(kind, Continuous)
@@ -200,8 +231,10 @@ def _on_lattice(column: Column, values: Floats) -> Column:
     values = values[np.isfinite(values)]
     starts = [float(bound) for bound in (kind.lower, kind.upper) if bound is not None]
     starts = [0.0, *starts, *(math.fmod(value, step) for value in values[:1])]
-    fits = [start for start in starts if _fits(values, start, step, kind)]
-    if not fits:
+    fits = [start for start in starts if offset is None and _fits(values, start, step, kind)]
+    if offset is not None:
+        column = replace(column, offset=offset)
+    elif not fits:
         note = f"some values are no multiples of {step:g}: rounded to them"
         bounded = starts[1] if kind.lower is not None or kind.upper is not None else 0.0
         column = replace(column, notes=(*column.notes, note), offset=bounded)
@@ -234,6 +267,7 @@ class _Guess:
     dtype: str
     reason: str
     notes: tuple[str, ...] = ()
+    offset: float | None = None
 
 
 def _guess(name: Any, series: Any, censored: bool = False) -> _Guess:
@@ -332,6 +366,8 @@ def _completed(name: Any, series: Any, kind: Kind) -> _Guess:
     if isinstance(kind, Categorical):
         return _completed_categories(name, series, kind)
     guessed = _guess(name, series, censored=True)
+    if isinstance(kind, Discrete) and kind.values is None:
+        kind = Discrete(_occurring(name, series))
     if isinstance(guessed.kind, Categorical):
         raise TypeError(
             f"Expected column {name!r} to hold numbers or times, as {kind!r} says; got "
@@ -348,6 +384,16 @@ def _completed(name: Any, series: Any, kind: Kind) -> _Guess:
         notes = () if dtype == guessed.dtype else (f"comes back as {dtype}",)
         return _Guess(kind, dtype, "given", notes)
     return _Guess(kind, guessed.dtype, "given", guessed.notes)
+
+
+def _occurring(name: Any, series: Any) -> tuple[Any, ...]:
+    """Return the distinct values of a discrete column."""
+    if not series.notna().any():
+        raise ValueError(
+            f"Expected column {name!r} to hold a value; got only missing values. Give "
+            "Discrete(values=[...])."
+        )
+    return tuple(plain(value, f"column {name!r}") for value in series.dropna().unique())
 
 
 def _completed_categories(name: Any, series: Any, kind: Categorical) -> _Guess:
@@ -374,6 +420,11 @@ def _holds(dtype: str, values: Sequence[Any]) -> bool:
 
 def _whole(kind: Kind) -> bool:
     """Say whether all values of a kind are whole numbers if those seen are."""
+    if isinstance(kind, Discrete):
+        return all(
+            isinstance(value, int | float) and float(value).is_integer()
+            for value in kind.values or ()
+        )
     step = getattr(kind, "resolution", None)
     return isinstance(kind, Integer) or (isinstance(step, float | int) and float(step).is_integer())
 

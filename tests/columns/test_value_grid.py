@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginals.columns.grid import infer_step, infer_whole_step, rational
 from marginals.columns.natural_bounds import find_bounds
 from marginals.columns.point_masses import find_atoms, is_table
+from marginals.columns.value_grid import infer_step, infer_whole_step, rational
 
 STEPS = [0.001, 0.01, 0.02, 0.05, 0.1, 0.25, 0.3, 0.5, 1.0, 1.5, 5.0, 7.0, 12.0, 100.0, 2500.0]
 
