@@ -89,7 +89,7 @@ def shown_by_times(whole: npt.NDArray[np.int64], unit: int) -> Shown | None:
     distinct, counts = np.unique(whole, return_counts=True)
     if len(distinct) < 3:
         return None
-    step = infer_whole_step(distinct, counts)
+    step = infer_whole_step(distinct, counts, _natural(unit))
     if step is None:
         return None
     nanoseconds = step.step * (_SECOND // unit)
@@ -100,6 +100,12 @@ def shown_by_times(whole: npt.NDArray[np.int64], unit: int) -> Shown | None:
     return Shown(
         Continuous(resolution=resolution), step.offset, (f"steps of {resolution}",), _off_note(step)
     )
+
+
+def _natural(unit: int) -> list[int]:
+    """Return a day, an hour, a minute, a second, and so on down to one unit, in units."""
+    fractions = [unit // 1000**power for power in range(4) if 1000**power <= unit]
+    return [86_400 * unit, 3600 * unit, 60 * unit, *fractions]
 
 
 # Parts ------------------------------------------------------------------------------------------

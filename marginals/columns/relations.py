@@ -147,8 +147,11 @@ def _null_relation(columns: list[Floats]) -> tuple[int, Floats, float] | None:
     weights[pivots[:rank]] = -linalg.solve_triangular(r[:rank, :rank], r[:rank, rank])
     weights[pivots[rank]] = 1.0
     weights[np.abs(weights) < 1e-6] = 0.0
-    target = int(np.argmax(np.abs(weights) * (1 + 1e-9 * np.arange(len(weights)))))
-    plain = -weights / spread
+    used = np.flatnonzero(weights)
+    plain = weights / spread
+    # A sum of others is a better description than a difference; then the last column.
+    signs = [int((plain[used] * plain[i] < 0).sum()) for i in used]
+    target = int(max(zip(signs, used.tolist(), strict=True))[1])
     plain = np.array([_tidy(w) for w in plain / -plain[target]])
     plain[target] = 0.0
     start = _tidy(float(middle[target] - plain @ middle))
@@ -215,5 +218,6 @@ def _maps(source: Any, target: Any) -> bool:
     source, target = source[known], target[known]
     pairs = np.unique(source * (int(target.max()) + 1) + target)
     values = np.unique(source)
-    useful = len(values) > 2 and len(np.unique(target)) > 1
+    targets = len(np.unique(target))
+    useful = targets > 1 and (len(values) > 2 or targets == 2)
     return bool(useful and len(pairs) == len(values) and len(source) >= _REPEATS * len(values))

@@ -1,6 +1,7 @@
 """Which grid the values of a column lie on: a step and an offset, exact in decimals."""
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ Whole = npt.NDArray[np.int64]
 
 _SAMPLE = 20_000  # distinct values that find a grid; all then check it
 _OFF = 0.01  # share of values that may lie off the grid
-_OFF_FACTOR = 0.002  # the same, of values that are on a finer grid
+_OFF_FACTOR = 0.002  # share of rows, whatever they repeat, that a multiple of a step may miss
 _HEAVY = 0.02  # share of the rows at which a repeated value stops counting
 _DIGITS = 12  # decimals at most
 _CLOSE = 0.1  # largest rounding error of a float, in steps, that still shows a grid
@@ -59,23 +60,36 @@ def infer_step(values: Any, counts: Any = None, eps: float = 2.0**-52) -> Step |
         return None
     part = _sample(len(every))
     weights = _weights(counts)
-    found = _decimal_step(every[part], weights[part], eps)
+    found = _decimal_step(every[part], weights[part], counts[part], eps)
     if found is None:
         return _any_step(every, counts, eps)
     return _checked(found, _off(every, found, eps), counts)
 
 
-def infer_whole_step(values: Whole, counts: Any) -> Step | None:
-    """Return the grid of distinct whole numbers beyond 2**53, such as times in nanoseconds.
+def infer_whole_step(values: Whole, counts: Any, units: Sequence[int] = (1,)) -> Step | None:
+    """Return the grid of distinct whole numbers, such as times in nanoseconds.
+
+    Args:
+        values: distinct whole numbers, which may be beyond 2**53.
+        counts: how often each occurs.
+        units: natural steps, the largest first; factors of the one that fits must beat chance.
 
     >>> infer_whole_step(np.int64(2**60) + 60 * np.arange(30), np.ones(30))
     Step(step=60, offset=16, off=0.0)
     """
     part = _sample(len(values))
-    factor = _common_factor(values[part], _weights(counts)[part])
+    some, weights, rows = values[part], _weights(counts)[part], counts[part]
+    for unit in units:
+        start = _commonest(some % unit, weights)
+        on = (some - start) % unit == 0
+        if _few(~on, weights, rows):
+            break
+    else:
+        return None
+    factor = _common_factor((some[on] - start) // unit, weights[on], rows[on])
     if factor is None:
         return None
-    step, offset = factor
+    step, offset = factor[0] * unit, factor[1] * unit + start
     return _checked(Step(step, offset, 0.0), (values - offset) % step != 0, counts)
 
 
@@ -106,7 +120,18 @@ def _weights(counts: Any) -> Floats:
     return np.minimum(counts, max(1.0, _HEAVY * counts.sum())).astype(np.float64)
 
 
-def _decimal_step(values: Floats, weights: Floats, eps: float) -> Step | None:
+def _commonest(values: Whole, weights: Floats) -> int:
+    found, inverse = np.unique(values, return_inverse=True)
+    return int(found[np.bincount(inverse, weights).argmax()])
+
+
+def _few(off: npt.NDArray[np.bool_], weights: Floats, counts: Any) -> bool:
+    """Say whether few values are off a grid on which a finer one was expected."""
+    few = (weights * off).sum() <= _OFF * weights.sum()
+    return bool(few and (counts * off).sum() <= _OFF_FACTOR * counts.sum())
+
+
+def _decimal_step(values: Floats, weights: Floats, counts: Any, eps: float) -> Step | None:
     """Find the fewest decimals, then the largest common factor."""
     for digits in range(_DIGITS + 1):
         scaled = values * 10.0**digits
@@ -120,7 +145,7 @@ def _decimal_step(values: Floats, weights: Floats, eps: float) -> Step | None:
         return None
     kept = on & (np.abs(scaled) < _LARGEST)
     whole = np.rint(scaled[kept]).astype(np.int64)
-    factor = _common_factor(whole, weights[kept], float((weights * ~kept).sum()))
+    factor = _common_factor(whole, weights[kept], counts[kept])
     if factor is None:
         return None
     unit = 10**digits
@@ -128,21 +153,17 @@ def _decimal_step(values: Floats, weights: Floats, eps: float) -> Step | None:
     return Step(step, offset, 0.0)
 
 
-def _common_factor(
-    values: Whole, weights: Floats, already_off: float = 0.0
-) -> tuple[int, int] | None:
+def _common_factor(values: Whole, weights: Floats, counts: Any) -> tuple[int, int] | None:
     """Return the largest step and its offset such that few of some distinct whole numbers are off.
 
     Each prime counts only if the values would hardly share it by chance.
     """
     if len(values) < 2:
         return None
-    total = weights.sum() + already_off
-    allowed = min(_OFF * total - already_off, _OFF_FACTOR * total)
     step, offset = 1, 0
     for prime in _PRIMES:
         while True:
-            wider = _wider(values, weights, step, offset, prime, allowed)
+            wider = _wider(values, weights, counts, step, offset, prime)
             if wider is None:
                 break
             step, offset = step * prime, wider
@@ -154,17 +175,17 @@ def _common_factor(
 
 
 def _wider(
-    values: Whole, weights: Floats, step: int, offset: int, prime: int, allowed: float
+    values: Whole, weights: Floats, counts: Any, step: int, offset: int, prime: int
 ) -> int | None:
     """Return the offset of the grid with a step `prime` times as large, None if it does not fit."""
     residue = (values - offset) % (step * prime)
-    on = residue % step == 0
-    found = np.bincount((residue[on] // step).astype(np.int64), weights[on], minlength=prime)
-    best = int(found.argmax())
-    inside = on & (residue // step == best)
-    if weights.sum() - found[best] > allowed or not _beyond_chance(prime, int(inside.sum())):
+    best = _commonest(residue, weights)
+    inside = residue == best
+    if best % step or not _few(~inside, weights, counts):
         return None
-    return (offset + best * step) % (step * prime)
+    if not _beyond_chance(prime, int(inside.sum())):
+        return None
+    return (offset + best) % (step * prime)
 
 
 def _beyond_chance(factor: int, distinct: int) -> bool:
