@@ -1,6 +1,7 @@
 """From a table to its schema: guess what each column is, and place it on the model's scale."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,11 +12,13 @@ import pandas as pd
 from marginals.columns.axis import quiet
 from marginals.columns.cell_reading import Floats, exact_time, whole_parts
 from marginals.columns.column_axis import standardised
-from marginals.columns.dtypes import family, name_of, parse, unit
+from marginals.columns.dtypes import UNITS, family, name_of, parse, unit
 from marginals.columns.encoding import Ends, check_possible, read_ends
+from marginals.columns.guesses import shown_by_numbers, shown_by_times
 from marginals.columns.kinds import Categorical, Continuous, Discrete, Integer, Kind
 from marginals.columns.lattice_axis import LatticeAxis
 from marginals.columns.plain_values import in_order, plain
+from marginals.columns.relations import SchemaWarning, find_relations
 from marginals.columns.schema import Column, Name, Schema
 from marginals.columns.table_coercion import as_frame, check_names, column_of, row_of, upper_columns
 
@@ -24,19 +27,29 @@ __all__ = ["infer"]
 _LARGEST = 2**53  # up to here float64 holds every whole number
 _FARTHEST = 2.0**64  # from 0, of a reference; of Python's own integers any
 _ROUNDED = 0.01  # in steps: how far from the lattice values may be and count as on it
-_ROWS = 100_000  # examined for notes
+_ROWS = 100_000  # examined for notes and relations
+_MOST_LISTED = 1000  # values of a column that may determine another
 _OBJECT_NUMBERS = {"integer": "whole numbers", "decimal": "decimals"} | dict.fromkeys(
     ("floating", "mixed-integer-float"), "numbers"
 )
 
 
-def infer(frame: Any, given: Mapping[Name, Kind] | None = None, upper: Any = None) -> Schema:
+def infer(
+    frame: Any, given: Mapping[Name, Kind] | None = None, upper: Any = None, guess: bool = True
+) -> Schema:
     """Infer what each column of a table is, and its place on the model's scale.
+
+    The kind follows from the dtype. With `guess`, 30 or more observed values show more: few values
+    that all repeat make a table of probabilities; a grid makes a lattice; values that repeat beyond
+    a smooth density are atoms; and values that pile up, or are never negative, have bounds. Columns
+    that repeat others are named in a `SchemaWarning`.
 
     Args:
         frame: a DataFrame, array or tensor.
         given: the kinds of some columns, which are not guessed then.
-        upper: the upper ends of censored cells, `frame` holding the lower ones.
+        upper: the upper ends of censored cells, `frame` holding the lower ones. Their columns have
+            the kind of their dtype.
+        guess: whether values count, and not only dtypes.
 
     >>> schema = infer(pd.DataFrame({"age": [31, 40, 25], "city": ["Oslo", "Bergen", "Oslo"]}))
     >>> [column.kind for column in schema]
@@ -54,9 +67,12 @@ def infer(frame: Any, given: Mapping[Name, Kind] | None = None, upper: Any = Non
     high = {} if upper is None else upper_columns(blank, frame, upper)
     with quiet():
         columns = [
-            _column(name, column_of(frame, i), kinds.get(name), high.get(i))
+            _column(name, column_of(frame, i), kinds.get(name), high.get(i), guess)
             for i, name in enumerate(names)
         ]
+        relations = _relations(frame, columns) if guess and len(columns) > 1 else []
+    if relations:
+        warnings.warn(_about(relations), SchemaWarning, stacklevel=3)
     return Schema(tuple(columns))
 
 
@@ -70,10 +86,12 @@ def _kind(name: Name, kind: Any) -> Kind:
     )
 
 
-def _column(name: Name, series: Any, kind: Kind | None, upper: Any) -> Column:
-    found = (
-        _guess(name, series, upper is not None) if kind is None else _completed(name, series, kind)
-    )
+def _column(name: Name, series: Any, kind: Kind | None, upper: Any, guess: bool) -> Column:
+    if kind is not None:
+        found = _completed(name, series, kind)
+    else:
+        found = _guess(name, series, upper is not None)
+        found = _with_values(name, found, series) if guess and upper is None else found
     column = Column(name, found.kind, found.dtype, found.reason, notes=found.notes)
     if isinstance(column.kind, Categorical):
         ordered = isinstance(series.dtype, pd.CategoricalDtype) and bool(series.dtype.ordered)
@@ -88,7 +106,7 @@ def _column(name: Name, series: Any, kind: Kind | None, upper: Any) -> Column:
     column = standardised(column, _both(ends))
     _check_intervals(column, series, ends)
     exact = ends.low[(ends.low == ends.high) & np.isfinite(ends.low)]
-    if family(column.dtype) != "number":
+    if family(column.dtype) != "number" or found.looked:
         return column
     return replace(column, notes=column.notes + _value_notes(column.kind, exact))
 
@@ -261,13 +279,39 @@ def _fits(values: Floats, start: float, step: float, kind: Continuous) -> bool:
 
 @dataclass(frozen=True)
 class _Guess:
-    """A kind, the dtype that values come back with, why, and notes."""
+    """A kind, the dtype that values come back with, why, and notes.
+
+    `offset` is where an inferred grid starts, and `looked` whether values were looked at.
+    """
 
     kind: Kind
     dtype: str
     reason: str
     notes: tuple[str, ...] = ()
     offset: float | None = None
+    looked: bool = False
+
+
+def _with_values(name: Name, found: _Guess, series: Any) -> _Guess:
+    """Refine a guess from the dtype by what the values show."""
+    kind, dtype = found.kind, found.dtype
+    if (
+        isinstance(kind, Categorical | Discrete)
+        or dtype == "object"
+        or dtype.startswith("interval[")
+    ):
+        return found
+    if family(dtype) == "number":
+        values = series.dropna().to_numpy(dtype=np.float64)
+        shown = shown_by_numbers(kind, values[np.isfinite(values)], dtype)
+    else:
+        whole = whole_parts(Column(name, Continuous(), dtype, ""), series)
+        shown = shown_by_times(whole, UNITS[unit(dtype)])
+    if shown is None:
+        return found
+    notes = tuple(note for note in found.notes if not note.startswith("whole numbers only"))
+    reason = "; ".join((found.reason, *shown.reasons))
+    return _Guess(shown.kind, dtype, reason, notes + shown.notes, shown.offset, looked=True)
 
 
 def _guess(name: Any, series: Any, censored: bool = False) -> _Guess:
@@ -470,3 +514,44 @@ def _rounding(values: Any, distinct: Any) -> tuple[str, ...]:
             step = f"{10.0**-digits:g}"
             return (f"multiples of {step} only: consider resolution={step}",)
     return ()
+
+
+# Relations ----------------------------------------------------------------------------------------
+
+
+def _relations(frame: Any, columns: Sequence[Column]) -> list[str]:
+    """Describe the columns that carry no information of their own; declared ones are meant."""
+    if len(frame) > _ROWS:
+        frame = frame.sample(_ROWS, random_state=0)
+    numeric, discrete, identifiers = {}, {}, []
+    for i, column in enumerate(columns):
+        series = column_of(frame, i)
+        if column.declared:
+            continue
+        if series.dtype.kind in "iuf" and not isinstance(column.kind, Categorical):
+            numeric[column.name] = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        if column.listed is not None and len(column.listed) <= _MOST_LISTED:
+            discrete[column.name] = pd.factorize(series)[0]
+        if _is_identifier(column, series):
+            identifiers.append(column.name)
+    return find_relations(numeric, discrete, identifiers)
+
+
+def _about(relations: list[str]) -> str:
+    listed = "\n".join(f"- {text}." for text in relations)
+    return (
+        f"Some columns may carry no information of their own:\n{listed}\nDeclare the kinds of "
+        "those that you keep in `columns`."
+    )
+
+
+def _is_identifier(column: Column, series: Any) -> bool:
+    """Say whether each row has its own string, or whole numbers count the rows."""
+    if series.isna().any() or not series.is_unique:
+        return False
+    if isinstance(column.kind, Categorical):
+        return True
+    whole = isinstance(column.kind, Integer) and series.dtype.kind in "iu"
+    return whole and (
+        series.is_monotonic_increasing or series.max() - series.min() == len(series) - 1
+    )

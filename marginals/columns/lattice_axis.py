@@ -72,11 +72,15 @@ class LatticeAxis(Axis):
 
         Other columns round what they observe, so that a value off the lattice can occur.
         """
-        wrong = (numbers < self.lower) | (numbers > self.upper)
+        wrong = self.beyond(numbers)
         if isinstance(self.column.kind, Integer):
             steps = self._steps(numbers)
             wrong |= np.isfinite(steps) & (steps != np.rint(steps))
         return wrong
+
+    def beyond(self, numbers: Floats) -> Flags:
+        """Say which values are beyond a bound."""
+        return (numbers < self.lower) | (numbers > self.upper)
 
     def has_mass(self, numbers: Floats) -> Flags:
         """Return True."""

@@ -53,7 +53,7 @@ class Event(NamedTuple):
 def values(schema: Schema, x: Any) -> Encoded:
     """Encode exact values, at which a density is requested."""
     if not isinstance(x, Mapping):
-        return encode(schema, x)
+        return encode(schema, x, strict="declared")
     for name, value in x.items():
         cell = as_cell(value, f"column {name!r}")
         if not isinstance(cell, Exact) and cell != MISSING:
@@ -61,7 +61,7 @@ def values(schema: Schema, x: Any) -> Encoded:
                 f"Expected an exact value of column {name!r} for a density; got {value!r}. Ask for "
                 "`prob` of intervals and sets."
             )
-    return encode_cells(schema, x)
+    return encode_cells(schema, x, strict="declared")
 
 
 def evidence(schema: Schema, given: Any) -> Evidence:
@@ -69,7 +69,7 @@ def evidence(schema: Schema, given: Any) -> Evidence:
     if given is None:
         return Evidence.nothing(like=torch.empty(0, dtype=torch.float64))
     single = isinstance(given, Mapping)
-    encoded = (encode_cells if single else encode)(schema, given, strict=False)
+    encoded = (encode_cells if single else encode)(schema, given, strict="none")
     return _possible(encoded, given)
 
 

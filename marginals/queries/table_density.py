@@ -42,6 +42,7 @@ class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputat
         """
         of = requests.values(self._parts()[1], x)
         value = self._conditional(of.evidence, given) + of.log_jacobian
+        value = torch.where(of.empty, -torch.inf, value)
         return requests.answer(value, given, x)
 
     def pdf(self, x: Any, given: Any = None) -> Any:

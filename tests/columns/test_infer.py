@@ -109,8 +109,9 @@ def test_sparse_columns() -> None:
 # Notes ----------------------------------------------------------------------------------------
 
 
-def notes(values: Any, kind: Any = None) -> str:
-    return "; ".join(column_of(values, kind).notes)
+def notes(values: Any, kind: Any = None, guess: bool = False) -> str:
+    given = None if kind is None else {"x": kind}
+    return "; ".join(infer(pd.DataFrame({"x": values}), given, guess=guess)["x"].notes)
 
 
 def test_notes_on_values() -> None:
@@ -118,6 +119,7 @@ def test_notes_on_values() -> None:
     rain = np.where(rng.random(100) < 0.12, 0, rng.random(100))
     share = int((rain == 0).sum())
     assert notes(rain) == f"{share} % of rows are exactly 0: consider atoms=(0,)"
+    assert notes(rain, guess=True) == ""
     assert notes(rain, Continuous(lower=0, atoms=(0,))) == ""
     assert notes(rng.random(100)) == ""
     assert notes(np.repeat([1.0, 2.0, 5.0], 30)) == "whole numbers only: consider Integer()"
