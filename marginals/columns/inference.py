@@ -1,6 +1,5 @@
 """From a table to its schema: guess what each column is, and place it on the model's scale."""
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from marginals.columns.axis import quiet
-from marginals.columns.cell_reading import Floats, exact_time, whole_parts
+from marginals.columns.cell_reading import whole_parts
 from marginals.columns.column_axis import standardised
 from marginals.columns.dtypes import UNITS, family, name_of, parse, unit
 from marginals.columns.encoding import Ends, check_possible, read_ends
@@ -18,17 +17,16 @@ from marginals.columns.guesses import shown_by_numbers, shown_by_times
 from marginals.columns.kinds import Categorical, Continuous, Discrete, Integer, Kind
 from marginals.columns.lattice_axis import LatticeAxis
 from marginals.columns.plain_values import in_order, plain
-from marginals.columns.relations import SchemaWarning, find_relations
+from marginals.columns.reference_point import both_ends, referred
+from marginals.columns.relations import SchemaWarning
 from marginals.columns.schema import Column, Name, Schema
 from marginals.columns.table_coercion import as_frame, check_names, column_of, row_of, upper_columns
+from marginals.columns.table_relations import about, table_relations
 
 __all__ = ["infer"]
 
 _LARGEST = 2**53  # up to here float64 holds every whole number
-_FARTHEST = 2.0**64  # from 0, of a reference; of Python's own integers any
-_ROUNDED = 0.01  # in steps: how far from the lattice values may be and count as on it
-_ROWS = 100_000  # examined for notes and relations
-_MOST_LISTED = 1000  # values of a column that may determine another
+_ROWS = 100_000  # examined for notes
 _OBJECT_NUMBERS = {"integer": "whole numbers", "decimal": "decimals"} | dict.fromkeys(
     ("floating", "mixed-integer-float"), "numbers"
 )
@@ -70,9 +68,9 @@ def infer(
             _column(name, column_of(frame, i), kinds.get(name), high.get(i), guess)
             for i, name in enumerate(names)
         ]
-        relations = _relations(frame, columns) if guess and len(columns) > 1 else []
+        relations = table_relations(frame, columns) if guess and len(columns) > 1 else []
     if relations:
-        warnings.warn(_about(relations), SchemaWarning, stacklevel=3)
+        warnings.warn(about(relations), SchemaWarning, stacklevel=3)
     return Schema(tuple(columns))
 
 
@@ -99,11 +97,11 @@ def _column(name: Name, series: Any, kind: Kind | None, upper: Any, guess: bool)
         read_ends(column, series, upper)  # raises for a value that is none of the categories
         return column
     _check_units(column)
-    column = _referred(replace(column, offset=found.offset or 0.0), series, upper, found.offset)
+    column = referred(replace(column, offset=found.offset or 0.0), series, upper, found.offset)
     _check_atoms(column)
     ends = read_ends(column, series, upper)
     _check_values(column, series, ends)
-    column = standardised(column, _both(ends))
+    column = standardised(column, both_ends(ends))
     _check_intervals(column, series, ends)
     exact = ends.low[(ends.low == ends.high) & np.isfinite(ends.low)]
     if family(column.dtype) != "number" or found.looked:
@@ -170,108 +168,6 @@ def _check_intervals(column: Column, series: Any, ends: Ends) -> None:
             f"an interval without any{row_of(series, int(empty[0]))}. Widen it, or leave the cell "
             "missing."
         )
-
-
-def _both(ends: Ends) -> Floats:
-    """Return the ends of all cells, or the values if all cells are exact."""
-    return ends.low if ends.low is ends.high else np.concatenate([ends.low, ends.high])
-
-
-# The reference, from which numbers are counted ------------------------------------------------
-
-
-def _referred(column: Column, series: Any, upper: Any, offset: float | None) -> Column:
-    """Return the column with reference, offset and grain; an `offset` of its grid if inferred."""
-    if family(column.dtype) != "number":
-        return _referred_time(column, series, upper)
-    if isinstance(column.kind, Integer):
-        middle = _middle(_both(read_ends(column, series, upper)))
-        if column.dtype == "object":
-            reference = _exactly(middle, [series] if upper is None else [series, upper])
-        else:
-            reference = int(min(max(middle, -_FARTHEST), _FARTHEST))
-        return replace(column, reference=_within(reference, column.kind.lower, column.kind.upper))
-    if isinstance(column.kind, Continuous) and column.kind.resolution is not None:
-        return _on_lattice(column, _both(read_ends(column, series, upper)), offset)
-    return column
-
-
-def _middle(values: Floats) -> float:
-    values = values[np.isfinite(values)]
-    return float(np.partition(values, len(values) // 2)[len(values) // 2]) if len(values) else 0.0
-
-
-def _exactly(middle: float, sides: list[Any]) -> int:
-    """Return a value of the data that rounds to a float: near 1e50 floats lie far apart."""
-    values = (value for side in sides for value in side.dropna())
-    return int(next((value for value in values if float(value) == middle), middle))
-
-
-def _within(value: int, lower: int | None, upper: int | None) -> int:
-    value = value if lower is None else max(value, lower)
-    return value if upper is None else min(value, upper)
-
-
-def _referred_time(column: Column, series: Any, upper: Any) -> Column:
-    kind = column.kind
-    assert isinstance(kind, Continuous | Discrete)
-    sides = [series] if upper is None else [series, upper]
-    if isinstance(series.dtype, pd.IntervalDtype):
-        sides = [pd.Series(series.array.left), pd.Series(series.array.right)]
-    known = [whole_parts(column, side) for side in sides if side.notna().any()]
-    whole = np.concatenate([np.empty(0, np.int64), *known])
-    if not len(whole):
-        # Any time will do, if it is not beyond a bound.
-        bounds = [bound for bound in (kind.lower, kind.upper) if bound is not None]
-        return replace(column, reference=math.floor(exact_time(column, bounds[0])) if bounds else 0)
-    reference = _middle_time(column, whole)
-    grain = int(np.gcd.reduce(whole - np.int64(reference)))
-    return replace(column, reference=reference, grain=max(abs(grain), 1))
-
-
-def _middle_time(column: Column, whole: Any) -> int:
-    """Return a time amid the data; of a rounded column, on the grid of most."""
-    step = getattr(column.kind, "resolution", None)
-    if step is not None:
-        units = step / pd.Timedelta(1, unit(column.dtype))
-        if units >= 1 and units == int(units):
-            rest = (whole - whole.min()) % int(units)
-            found, counts = np.unique(rest, return_counts=True)
-            whole = whole[rest == found[counts.argmax()]]
-    return int(np.partition(whole, len(whole) // 2)[len(whole) // 2])
-
-
-def _on_lattice(column: Column, values: Floats, offset: float | None) -> Column:
-    """Find where the lattice of a rounded column starts, and its value amid the data."""
-    kind = column.kind
-    assert isinstance(kind, Continuous)
-    step = float(kind.resolution)
-    values = values[np.isfinite(values)]
-    starts = [float(bound) for bound in (kind.lower, kind.upper) if bound is not None]
-    starts = [0.0, *starts, *(math.fmod(value, step) for value in values[:1])]
-    fits = [start for start in starts if offset is None and _fits(values, start, step, kind)]
-    if offset is not None:
-        column = replace(column, offset=offset)
-    elif not fits:
-        note = f"some values are no multiples of {step:g}: rounded to them"
-        bounded = starts[1] if kind.lower is not None or kind.upper is not None else 0.0
-        column = replace(column, notes=(*column.notes, note), offset=bounded)
-    else:
-        column = replace(column, offset=fits[0])
-    line = column.axis
-    assert isinstance(line, LatticeAxis)
-    middle = np.clip(np.rint((_middle(values) - column.offset) / step), -_FARTHEST, _FARTHEST)
-    return replace(column, reference=int(np.clip(middle, line.first, line.last)))
-
-
-def _fits(values: Floats, start: float, step: float, kind: Continuous) -> bool:
-    """Say whether values are multiples of a step from a start, and some lie within the bounds."""
-    steps = (values - start) / step
-    if not (np.abs(steps - np.rint(steps)) <= _ROUNDED).all():
-        return False
-    if kind.lower is None or kind.upper is None:
-        return True
-    return bool(np.floor((kind.upper - start) / step) >= np.ceil((kind.lower - start) / step))
 
 
 # Guesses ----------------------------------------------------------------------------------------
@@ -514,44 +410,3 @@ def _rounding(values: Any, distinct: Any) -> tuple[str, ...]:
             step = f"{10.0**-digits:g}"
             return (f"multiples of {step} only: consider resolution={step}",)
     return ()
-
-
-# Relations ----------------------------------------------------------------------------------------
-
-
-def _relations(frame: Any, columns: Sequence[Column]) -> list[str]:
-    """Describe the columns that carry no information of their own; declared ones are meant."""
-    if len(frame) > _ROWS:
-        frame = frame.sample(_ROWS, random_state=0)
-    numeric, discrete, identifiers = {}, {}, []
-    for i, column in enumerate(columns):
-        series = column_of(frame, i)
-        if column.declared:
-            continue
-        if series.dtype.kind in "iuf" and not isinstance(column.kind, Categorical):
-            numeric[column.name] = series.to_numpy(dtype=np.float64, na_value=np.nan)
-        if column.listed is not None and len(column.listed) <= _MOST_LISTED:
-            discrete[column.name] = pd.factorize(series)[0]
-        if _is_identifier(column, series):
-            identifiers.append(column.name)
-    return find_relations(numeric, discrete, identifiers)
-
-
-def _about(relations: list[str]) -> str:
-    listed = "\n".join(f"- {text}." for text in relations)
-    return (
-        f"Some columns may carry no information of their own:\n{listed}\nDeclare the kinds of "
-        "those that you keep in `columns`."
-    )
-
-
-def _is_identifier(column: Column, series: Any) -> bool:
-    """Say whether each row has its own string, or whole numbers count the rows."""
-    if series.isna().any() or not series.is_unique:
-        return False
-    if isinstance(column.kind, Categorical):
-        return True
-    whole = isinstance(column.kind, Integer) and series.dtype.kind in "iu"
-    return whole and (
-        series.is_monotonic_increasing or series.max() - series.min() == len(series) - 1
-    )
