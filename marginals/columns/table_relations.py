@@ -20,17 +20,20 @@ _MOST_LISTED = 1000  # values of a column that may determine another
 def table_relations(frame: Any, columns: Sequence[Column]) -> list[str]:
     """Describe the columns that carry no information of their own; declared ones are meant."""
     if len(frame) > _ROWS:
-        frame = frame.sample(_ROWS, random_state=0)
+        frame = frame.iloc[np.sort(np.random.default_rng(0).permutation(len(frame))[:_ROWS])]
     numeric, discrete, identifiers = {}, {}, []
     for i, column in enumerate(columns):
         series = column_of(frame, i)
-        if column.declared:
+        if column.declared or isinstance(series.dtype, pd.IntervalDtype):
             continue
+        values = codes = None
         if series.dtype.kind in "iuf" and not isinstance(column.kind, Categorical):
-            numeric[column.name] = series.to_numpy(dtype=np.float64, na_value=np.nan)
-        if column.listed is not None and len(column.listed) <= _MOST_LISTED:
-            discrete[column.name] = pd.factorize(series)[0]
-        if _is_identifier(column, series):
+            values = numeric[column.name] = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        if column.listed is not None and len(column.listed) <= len(frame):
+            codes = pd.factorize(series if values is None else values)[0]
+        if codes is not None and len(column.listed or ()) <= _MOST_LISTED:
+            discrete[column.name] = codes
+        if _is_identifier(column, values, codes):
             identifiers.append(column.name)
     return find_relations(numeric, discrete, identifiers)
 
@@ -44,13 +47,13 @@ def about(relations: list[str]) -> str:
     )
 
 
-def _is_identifier(column: Column, series: Any) -> bool:
+def _is_identifier(column: Column, values: Any, codes: Any) -> bool:
     """Say whether each row has its own string, or whole numbers count the rows."""
-    if series.isna().any() or not series.is_unique:
-        return False
     if isinstance(column.kind, Categorical):
-        return True
-    whole = isinstance(column.kind, Integer) and series.dtype.kind in "iu"
-    return whole and (
-        series.is_monotonic_increasing or series.max() - series.min() == len(series) - 1
-    )
+        return codes is not None and bool((codes == np.arange(len(codes))).all())
+    if not isinstance(column.kind, Integer) or values is None or np.isnan(values).any():
+        return False
+    distinct = np.unique(values)
+    if len(distinct) < len(values):
+        return False
+    return bool((np.diff(values) > 0).all() or distinct[-1] - distinct[0] == len(values) - 1)

@@ -139,7 +139,9 @@ def _decimal_step(values: Floats, weights: Floats, counts: Any, eps: float) -> S
         if (weights * (error > _CLOSE)).sum() > _OFF * weights.sum():
             return None  # floats this coarse lie on any such grid
         on = np.abs(scaled - np.rint(scaled)) <= error + 1e-12
-        if (weights * ~on).sum() <= _OFF * weights.sum():
+        # Values far smaller than the step would all be its multiple 0.
+        apart = len(np.unique(np.rint(scaled[on]))) > on.sum() / 2
+        if apart and (weights * ~on).sum() <= _OFF * weights.sum():
             break
     else:
         return None
