@@ -14,6 +14,7 @@ from marginals.columns.table_coercion import column_of
 __all__ = ["about", "table_relations"]
 
 _ROWS = 100_000  # examined
+_LARGEST = 2.0**53  # larger whole numbers are not exact as floats
 _MOST_LISTED = 1000  # values of a column that may determine another
 
 
@@ -28,7 +29,9 @@ def table_relations(frame: Any, columns: Sequence[Column]) -> list[str]:
             continue
         values = codes = None
         if series.dtype.kind in "iuf" and not isinstance(column.kind, Categorical):
-            values = numeric[column.name] = series.to_numpy(dtype=np.float64, na_value=np.nan)
+            values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+            if not (np.abs(values) >= _LARGEST).any():
+                numeric[column.name] = values
         if column.listed is not None and len(column.listed) <= len(frame):
             codes = pd.factorize(series if values is None else values)[0]
         if codes is not None and len(column.listed or ()) <= _MOST_LISTED:

@@ -145,6 +145,10 @@ def test_relations_are_named_in_one_warning() -> None:
         infer(frame, {**kinds, "id": Integer(), "k": Integer(), "name": Categorical()})
 
 
+def test_huge_integers_are_not_taken_for_constants() -> None:
+    infer(pd.DataFrame({"huge": 2**60 + RNG.integers(0, 9, 100), "x": NORMAL[:100]}))
+
+
 def test_censored_columns_keep_the_kind_of_their_dtype() -> None:
     lower = pd.DataFrame({"t": NORMAL.round(1)})
     assert infer(lower, upper=lower + 1)["t"].kind == Continuous()
