@@ -148,7 +148,7 @@ class Imputation:
     def _conditionals(self) -> Iterator[tuple[int, Column, Any, Univariates]]:
         """Give place, column, rows and conditionals of missing cells: two passes for each batch."""
         start = 0
-        for part in self.evidence.batches(self.density.rows_at_once()):
+        for part in self.evidence.batches(self.density.rows_at_once(self.evidence)):
             gaps = self.missing[start : start + len(part)]
             held = [i for i in self.places if gaps[:, i].any()]
             if held:

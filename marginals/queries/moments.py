@@ -67,7 +67,7 @@ def _origins(parts: Univariates, line: Axis) -> FloatArray:
     depend on their own row alone, and so does the answer.
     """
     levels = torch.tensor([_TAIL, 0.5, 1 - _TAIL], dtype=torch.float64)[:, None, None]
-    found = parts.quantile(levels.log(), torch.log1p(-levels))
+    found = parts.rough_quantile(levels.log(), torch.log1p(-levels))
     low, middle, high = _numbers(line, found)[..., 0].numpy()  # (B,) each
     # Halves, as a difference may overflow.
     reach = np.maximum(middle / 2 - low / 2, high / 2 - middle / 2)
