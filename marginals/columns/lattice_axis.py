@@ -51,6 +51,11 @@ class LatticeAxis(Axis):
     lower: float
     upper: float
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The ends of the values, infinite where there is none."""
+        return self.lower, self.upper
+
     @cached_property
     def first(self) -> float:
         """The first k, or -inf."""

@@ -9,8 +9,8 @@ the data, the scale is
     log r + 2 (sqrt(d / r) - 1)     beyond, with the same value and slope at r.
 
 A tail :math:`d^{-a}` at r goes on as :math:`\exp(-2 a \sqrt{d / r})`, lighter than any power: every
-moment is finite. Up to r nothing changes, and so nothing in training. Of values that are heavier
-still, the next largest costs a few nats: with :math:`a > 1/2` the expected cost is finite.
+moment is finite. Up to r nothing changes, and so nothing in training. A square root, not a line, is
+kind to data whose tail is a power: held-out values far beyond r cost a few nats each, not hundreds.
 
 The functions take log d and the knot log r, or None where the logarithm has no end.
 """

@@ -38,6 +38,11 @@ class SmoothAxis(Axis):
     upper: float
     points: tuple[float, ...] = ()
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The ends of the values, infinite where there is none."""
+        return self.lower, self.upper
+
     def wrong(self, numbers: Floats) -> Flags:
         """Say which values are on or beyond a bound without being an atom."""
         outside = (numbers <= self.lower) | (numbers >= self.upper)
