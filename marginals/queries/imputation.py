@@ -14,7 +14,7 @@ from marginals.columns.decoding import restored
 from marginals.columns.dtypes import family
 from marginals.columns.table_coercion import as_frame
 from marginals.densities import Density, Univariates
-from marginals.queries.moments import modes, moments, most_likely
+from marginals.queries.moments import check_finite, modes, moments, most_likely
 from marginals.queries.named_rows import NamedModel, seed_of
 from marginals.queries.positions import seeded
 from marginals.queries.requests import as_objects, like
@@ -208,6 +208,7 @@ def _summary(parts: Univariates, schema: Schema, column: Column, method: Method)
 
 def mean_values(column: Column, numbers: Tensor) -> Any:
     """Return means as floats, which need not be values of the column; those of times as times."""
+    check_finite(column, "mean", numbers)
     if family(column.dtype) != "number":
         return restored(column, numbers.numpy())
     # As a float: a reference may be an integer that torch cannot hold.

@@ -20,7 +20,7 @@ from marginals.queries.imputation import Imputations, mean_values
 from marginals.queries.independence import Independence
 from marginals.queries.information import Entropy, Information
 from marginals.queries.margins import Margins
-from marginals.queries.moments import moments
+from marginals.queries.moments import check_finite, moments
 from marginals.queries.surprise import Surprises
 
 
@@ -142,6 +142,7 @@ class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputat
     def std(self, column: Any, given: Any = None) -> Any:
         """Return the standard deviation of a column; see `mean`."""
         described, _, numbers = self._moments(column, given)
+        check_finite(described, "standard deviation", numbers)
         values: Any = numbers.numpy()
         if family(described.dtype) != "number":
             values = pd.to_timedelta(values * described.grain, unit=unit(described.dtype))
