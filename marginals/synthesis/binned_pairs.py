@@ -17,19 +17,24 @@ def binned_pair_distances(columns: Sequence[Cells]) -> pd.DataFrame:
 
     Numbers are binned at the first table's deciles, and values that are common there have a bin of
     their own; rare categories share one. `distance` is the total variation distance over the cells
-    of both columns' bins, in the rows that have both; `noise` is its mean for two tables drawn from
-    one distribution, and `pvalue` that of the chi-squared test of homogeneity. `first` and `second`
-    are positions.
+    of both columns' bins, in the rows that have both, and `alone` that of the worse column, which
+    it cannot be below. `noise` is the mean of `distance` for two tables drawn from one
+    distribution, `pvalue` that of the chi-squared test. `first` and `second` are positions.
     """
-    names = ["first", "second", "distance", "noise", "pvalue"]
+    names = ["first", "second", "distance", "alone", "noise", "pvalue"]
     if len(columns) < 2:
         return pd.DataFrame(columns=names)
     bins = [_bins(column) for column in columns]
     sizes = [1 + max(int(part.max(initial=0)) for part in parts) for parts in bins]
     starts = np.cumsum([0, *sizes[:-1]])
-    counts = [_counts([parts[table] for parts in bins], starts, sum(sizes)) for table in (0, 1)]
+    real, drawn = (
+        _counts([parts[table] for parts in bins], starts, sum(sizes)) for table in (0, 1)
+    )
     first, second = np.array(list(combinations(range(len(columns)), 2))).T
-    values = [matrix[first, second] for matrix in _compared(*counts, starts, sizes)]
+    distance, noise, pvalue = _compared(real, drawn, starts, sizes)
+    own = distance.diagonal()  # a column with itself
+    alone = np.fmax(own[first], own[second])
+    values = (distance[first, second], alone, noise[first, second], pvalue[first, second])
     return pd.DataFrame(dict(zip(names, [first, second, *values], strict=True)))
 
 

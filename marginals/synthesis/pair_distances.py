@@ -69,8 +69,9 @@ def cramer(a: Floats, b: Floats) -> float:
     >>> round(cramer(np.array([0.0, 0.0, 1.0, 1.0] * 50), np.array([1.0, 1.0, 0.0, 0.0] * 50)), 6)
     1.0
     """
-    table = pd.crosstab(a, b).to_numpy()
-    count, (rows, columns) = len(a), table.shape
+    (first, row), (second, column) = (np.unique(side, return_inverse=True) for side in (a, b))
+    count, rows, columns = len(a), len(first), len(second)
+    table = np.bincount(row * columns + column, minlength=rows * columns).reshape(rows, columns)
     phi = chi2_contingency(table, correction=False).statistic / count
     phi = max(0.0, phi - (rows - 1) * (columns - 1) / (count - 1))
     rows_left = rows - (rows - 1) ** 2 / (count - 1)
