@@ -38,7 +38,10 @@ def _columns(ax: Axes, report: "CheckReport") -> str:
         ax.barh(range(len(worst)), worst[part], left=left, color=colour, height=0.7, label=part)
         left += worst[part].to_numpy()
     ax.set_yticks(range(len(worst)), [shown(name, 16) for name in worst.index])
-    ax.set(xlim=(0, max(0.1, 1.05 * float(left.max(initial=0.0)))), xlabel="excess distances and shares")
+    ax.set(
+        xlim=(0, max(0.1, 1.05 * float(left.max(initial=0.0)))),
+        xlabel="excess distances and shares",
+    )
     ax.legend(frameon=False, fontsize=SIZE - 1, loc="lower right")
     return "columns to look at first"
 

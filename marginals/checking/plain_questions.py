@@ -193,12 +193,12 @@ def _answer(model: TableView, question: Question) -> float:
         given = {question.given: _fitted(schema[question.given], question.known)}
     try:
         return float(model.prob(event, given))
-    except NoProbabilityError:
-        return 0.0  # a single value of a column that the model takes as continuous
-    except ValueError:
-        if given is None or _is_possible(model, given):
-            raise
-        return float("nan")
+    except ValueError as error:
+        if given is not None and not _is_possible(model, given):
+            return float("nan")
+        if isinstance(error, NoProbabilityError):
+            return 0.0  # a single value of a column that the model takes as continuous
+        raise
 
 
 def _fitted(column: Column, cell: Cell) -> Cell:

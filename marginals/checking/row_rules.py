@@ -15,7 +15,7 @@ from marginals.synthesis.comparable_cells import Cells, Floats
 Flags = npt.NDArray[np.bool_]
 
 _FEW = 12  # distinct numbers that are listed as a set
-_REPEATS = 5  # rows per distinct value that make the values a set, or a category determine another
+_REPEATS = 5  # rows per value from which numbers are a set, or categories determine others
 _FIRST = 500  # rows that most candidates fail on
 _IMPLIED = 0.01  # rows of independent columns that must break a rule about two of them
 _DECIMALS = 6
@@ -77,10 +77,10 @@ def broken_rules(
 
 def _of_column(column: Cells, frame: pd.DataFrame, place: int) -> list[Rule]:
     values = column.parts[0][~np.isnan(column.parts[0])]
-    distinct = np.unique(values)
-    if len(values) < _REPEATS or not len(distinct):
+    distinct, counts = np.unique(values, return_counts=True)
+    if len(values) < _REPEATS:
         return []
-    if not column.number or (len(distinct) <= _FEW and len(values) >= _REPEATS * len(distinct)):
+    if not column.number or (len(distinct) <= _FEW and counts.min() >= _REPEATS):
         return [_values(column, distinct, frame, place)]
     name, low, high = column.name, distinct[0], distinct[-1]
     ends = frame[name].min(), frame[name].max()
