@@ -109,7 +109,7 @@ class _Values:
         assert self.common is not None
         share = self.common.to_numpy(dtype=float)
         place = int(random.choice(len(share), p=share / share.sum()))
-        return Exact(plain(self.common.index[place], "a column"))
+        return Exact(_tidy(self.common.index[place]))
 
     def _range(self, random: np.random.Generator) -> Cell:
         """Return the range between two quantiles, perhaps open on one side; else a set."""
@@ -117,7 +117,7 @@ class _Values:
             size = min(len(self.shares) - 1, 2 + int(random.integers(2)))
             share = self.shares.to_numpy(dtype=float)
             places = random.choice(len(share), size, replace=False, p=share / share.sum())
-            values = tuple(plain(self.shares.index[i], "a column") for i in sorted(places))
+            values = tuple(_tidy(self.shares.index[i]) for i in sorted(places))
             return OneOf(values) if size > 1 else Exact(values[0])
         width, side = 0.2 + 0.6 * random.random(), random.integers(3)
         start = random.random() * (1 - width)
@@ -139,7 +139,14 @@ class _Values:
         digits = _DIGITS - int(np.floor(np.log10(float(spread))))
         if types.is_integer(value):
             return round(int(value), min(0, digits))
-        return round(float(value), digits)
+        return _tidy(round(float(value), digits))
+
+
+def _tidy(value: Any) -> Any:
+    """Return a value as plain Python; a whole number without its point."""
+    value = plain(value, "a column")
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return int(value) if whole else value
 
 
 def _condition(name: Any, cell: Cell) -> Condition:

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from marginals.cells import Evidence
-from marginals.checking import CheckReport, check
 from marginals.columns import Schema, encode, infer
 from marginals.columns.table_coercion import input_frame
 from marginals.densities import Density, build
@@ -24,6 +23,9 @@ from marginals.selection.recipes import single_recipe
 from marginals.selection.search import Found, search
 from marginals.structure import Tree
 from marginals.training import FitResult, Record, fit
+
+if TYPE_CHECKING:
+    from marginals.checking import CheckReport
 
 
 class TableInput(BaseEstimator):
@@ -248,7 +250,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         questions: int = 100,
         progress: bool | None = None,
         random_state: Any = 0,
-    ) -> CheckReport:
+    ) -> "CheckReport":
         """Say how far to trust the model on a table: the one fitted, or better one held out.
 
         The report compares the table with the model's exact margins and with draws in each pair of
@@ -263,6 +265,8 @@ class MDMA(DensityMixin, TableDensity, TableInput):
             progress: show a progress bar; None shows it on a terminal only.
             random_state: seed for rows, questions and draws.
         """
+        from marginals.checking import check  # loads scikit-learn's classifiers
+
         options: dict[str, Any] = {"rows": rows, "questions": questions, "progress": progress}
         return check(TableView(*self._parts()), X, **options, random_state=random_state)
 
