@@ -14,6 +14,7 @@ from sklearn.metrics import roc_auc_score
 from marginals.synthesis.comparable_cells import Cells, Floats, Ints, aligned, checked_tables
 
 _FOLDS = 5
+_TREES_OF_ONE = 20  # boosted trees that see one column: the first few find its shape
 _MANY = 4 * _FOLDS  # equal rows (four per fold) from which a copy hardly reveals another's label
 _MOST_CATEGORIES = 250  # of the classifier; codes of more, missing included, count as numbers
 
@@ -38,7 +39,9 @@ class TwoSample:
     rows: int
 
 
-def two_sample(columns: Sequence[Cells], most: int, random_state: Any) -> TwoSample:
+def two_sample(
+    columns: Sequence[Cells], most: int, random_state: Any, trees: int = 100
+) -> TwoSample:
     """Cross-validate a classifier of real (0) against synthetic (1) rows; see `TwoSample`."""
     random = np.random.default_rng(random_state)
     tables = [np.column_stack([_filled(c)[table] for c in columns]) for table in (0, 1)]
@@ -53,7 +56,10 @@ def two_sample(columns: Sequence[Cells], most: int, random_state: Any) -> TwoSam
             continue
         seed = int(random.integers(2**31))
         classifier = HistGradientBoostingClassifier(
-            categorical_features=categorical, early_stopping=False, random_state=seed
+            max_iter=trees,
+            categorical_features=categorical,
+            early_stopping=False,
+            random_state=seed,
         ).fit(rows[~test], label[~test])
         areas.append(roc_auc_score(label[test], classifier.predict_proba(rows[test])[:, 1]))
         counts.append(np.bincount(label[test]).tolist())
@@ -86,7 +92,7 @@ def column_detection(
     [False, True]
     """
     columns = aligned(*checked_tables(real=real, synthetic=synthetic))
-    lines = [asdict(two_sample([column], most, random_state)) for column in columns]
+    lines = [asdict(two_sample([column], most, random_state, _TREES_OF_ONE)) for column in columns]
     return pd.DataFrame(lines, index=pd.Index([c.name for c in columns], name="column"))
 
 
