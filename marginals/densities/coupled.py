@@ -232,8 +232,8 @@ class CoupledDensity(LeafDensity):
                 value = torch.where(match[:, None], part, value)
         return value
 
-    def _tie(self, cells: Evidence) -> Tied:
-        """Bring coupled cells onto the scale of their components' scores."""
+    def _tie(self, cells: Evidence, dtype: torch.dtype | None = None) -> Tied:
+        """Bring coupled cells onto the scale of their components' scores; intervals in a dtype."""
         own, family = self._own(cells.columns), self._family
         lower, upper = cells.by_column()
         exact = lower == upper  # (n, B)
@@ -246,13 +246,11 @@ class CoupledDensity(LeafDensity):
         low = high = gap = None
         if cells.has_intervals:
             inside = (lower < upper) & ~((lower == -torch.inf) & (upper == torch.inf))
-            ends = family.learned.ends(
-                torch.where(inside, lower, -torch.inf), torch.where(inside, upper, torch.inf), own
-            )
-            spread = log_scale.exp()[:, None]
+            bounds = torch.where(inside, lower, -torch.inf), torch.where(inside, upper, torch.inf)
+            ends = family.learned.ends(*bounds, own, dtype)
+            centre, spread = (t[:, None].to(ends[0]) for t in (location, log_scale.exp()))
             low, high = (
-                standardise(end[..., None], location[:, None], spread).permute(1, 2, 0)
-                for end in ends[:2]
+                standardise(end[..., None], centre, spread).permute(1, 2, 0) for end in ends[:2]
             )
             # A finite end may overflow, but (inf, inf] would be no interval at all.
             limits = torch.finfo(low.dtype)
@@ -449,15 +447,17 @@ class CoupledDensity(LeafDensity):
         """Draw the coupled columns of each row and draw, (B, S, J)."""
         cells = given.select(self.coupled)
         every = range(len(self.coupled))
-        scored = self._tie(cells)
+        dtype = given.lower.dtype
+        scored = self._tie(cells, dtype)
         if scored.low is None:
-            parts = (scored.scores, scored.loadings, scored.unique, scored.exact)
-            z = factors.sample(*parts, components, generator)  # (B, S, J)
+            parts = scored.scores.to(dtype), scored.loadings.to(dtype), scored.unique.to(dtype)
+            z = factors.sample(*parts, scored.exact, components, generator)  # (B, S, J)
         else:
             z = sample_intervals(scored, components, generator)
         location, log_scale = self._family.locations(every), self._family.log_scales(every)
-        y = location.T[components] + log_scale.exp().T[components] * z
-        x = self._family.unscale(y.flatten(0, 1).T, every).to(given.lower.dtype)  # (J, B S)
+        location, spread = location.to(dtype), log_scale.exp().to(dtype)
+        y = location.T[components] + spread.T[components] * z
+        x = self._family.unscale(y.flatten(0, 1).T, every).to(dtype)  # (J, B S)
         lower, upper = cells.repeat(components.shape[1]).by_column()
         least = lower.nextafter(torch.full_like(lower, torch.inf))
         x = torch.where(lower.isnan(), x, x.clamp(least, upper))

@@ -127,7 +127,8 @@ def sample_intervals(
     index = torch.arange(rows, device=components.device).repeat_interleave(draws)  # (N,)
     chosen = components.flatten()
     posterior = factors.posterior_of_factors(tied.scores, tied.loadings, tied.unique, tied.exact)
-    scores, inside = tied.scores[index, chosen], tied.inside()[index]  # (N, J)
+    low, high, gap = tied.ends()
+    scores, inside = tied.scores[index, chosen].to(low), tied.inside()[index]  # (N, J)
     most = int(tied.counts().max()) if rows else 0
     if most:
         at = interval_places(tied, index, most)  # (N, c)
@@ -137,14 +138,15 @@ def sample_intervals(
             posterior.mean[index, chosen],
             posterior.cholesky[posterior.index[index], chosen],
         )
-        low, high, gap = (end[index, chosen].gather(1, at) for end in tied.ends())
+        low, high, gap = (end[index, chosen].gather(1, at) for end in (low, high, gap))
         drawn = sample_box(low, high, mean, cholesky, gap, generator=generator)
         kept = torch.where(inside.gather(1, at), drawn.to(scores), scores.gather(1, at))
         scores = scores.scatter(1, at, kept)
     # One component per row: the scores of the others are not read.
     wide = scores[:, None].expand(-1, tied.scores.shape[1], -1)
     known = tied.exact[index] | inside
-    drawn = factors.sample(wide, tied.loadings, tied.unique, known, chosen[:, None], generator)
+    parts = (wide, tied.loadings.to(low), tied.unique.to(low))
+    drawn = factors.sample(*parts, known, chosen[:, None], generator)
     return drawn[:, 0].reshape(rows, draws, scores.shape[1])
 
 
