@@ -24,6 +24,7 @@ from marginals.leaves.monotone import (
     values_and_gap,
 )
 from marginals.numerics import invert_monotone, log_sigmoid_interval, logsumexp, select
+from marginals.numerics.inversion import NOISE_OF_SUMS
 from marginals.numerics.normal import (
     log_normal_cdf,
     log_normal_density,
@@ -263,7 +264,7 @@ def invert_mixture(
     high = torch.where(alive, centre + spread * (z + margin), -torch.inf).amax(-1)
     near = base == "normal" and bool((target.abs() < FARTHEST_PLAIN).all())
     shares = weights.exp()
-    y = invert_monotone(plain if near else logit_and_slope, target, low, high)
+    y = invert_monotone(plain if near else logit_and_slope, target, low, high, noise=NOISE_OF_SUMS)
     return torch.where(logit.isinf(), logit, y)
 
 
