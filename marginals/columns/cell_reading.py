@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from marginals.columns.dtypes import UNITS, family, float_type, unit, zone
+from marginals.columns.dtypes import CLOCK_CHANGES, UNITS, family, float_type, unit, zone
 from marginals.columns.kinds import Categorical, Continuous, Discrete, Integer
 from marginals.columns.plain_values import plain, shown
 from marginals.columns.schema import Column
@@ -207,8 +207,7 @@ def _parsed_times(column: Column, series: Any) -> Any:
     local = local.dt.tz_localize(None)
     if own is None:
         return local
-    # An hour that clocks repeat is the first of the two; one that they skip is the next.
-    local = local.dt.tz_localize(own, ambiguous=True, nonexistent="shift_forward")
+    local = local.dt.tz_localize(own, **CLOCK_CHANGES)
     return pd.concat([zoned, local.dt.tz_convert("UTC")]).sort_index()
 
 

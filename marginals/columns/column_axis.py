@@ -1,4 +1,4 @@
-"""Which axis a column has, and the location and scale of the model's scale."""
+"""Which axis a column has, and location, scale and knot of the model's scale."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from marginals.columns.axis import Axis, CodeAxis
 from marginals.columns.cell_reading import Floats, number_of
 from marginals.columns.dtypes import family, unit
 from marginals.columns.glued_axis import GluedAxis
-from marginals.columns.kinds import Categorical, Discrete, Integer
+from marginals.columns.kinds import Categorical, Discrete, Integer, Kind
 from marginals.columns.lattice_axis import LatticeAxis
 from marginals.columns.schema import Column
 from marginals.columns.smooth_axis import SmoothAxis, with_atoms
@@ -49,8 +49,8 @@ def axis_of(column: Column) -> Axis:
 
 
 def standardised(column: Column, values: Floats) -> Column:
-    """Return the column with location, scale and atoms fitted to numbers, ignoring NaN and inf."""
-    bare = replace(column, location=0.0, scale=1.0).axis
+    """Return the column with location, scale, knot and atoms fitted to numbers that are finite."""
+    bare = replace(column, location=0.0, scale=1.0, knot=None).axis
     if isinstance(bare, CodeAxis | TableAxis):
         return column
     values = values[np.isfinite(values)]
@@ -59,13 +59,22 @@ def standardised(column: Column, values: Floats) -> Column:
         values = bare.bent(values[inside & ~np.isin(values, bare.points)])
     elif isinstance(bare, LatticeAxis):
         values = bare.point(values[~bare.at_atom(values)])
-    location, scale = _moments(values[np.isfinite(values)])
+    values = values[np.isfinite(values)]
+    location, scale = _moments(values)
     if isinstance(bare, LatticeAxis) and abs(location) > _FAR:
         location = 0.0  # the reference, near which neighbours keep their distance
-    column = replace(column, location=location, scale=scale)
+    column = replace(column, location=location, scale=scale, knot=_knot(column.kind, values))
     if isinstance(column.axis, LatticeAxis):
         return replace(column, atoms=column.axis.atom_points)
     return with_atoms(column.axis) if isinstance(column.axis, SmoothAxis) else column
+
+
+def _knot(kind: Kind, bent: Floats) -> float | None:
+    """Return the largest log distance of transformed values from their bound, if it is the only."""
+    assert not isinstance(kind, Categorical)
+    if not len(bent) or (kind.lower is None) == (kind.upper is None):
+        return None
+    return float(bent.max() if kind.upper is None else -bent.min())
 
 
 def _moments(values: Floats) -> tuple[float, float]:

@@ -45,8 +45,8 @@ def infer(
     Args:
         frame: a DataFrame, array or tensor.
         given: the kinds of some columns, which are not guessed then.
-        upper: the upper ends of censored cells, `frame` holding the lower ones. Their columns have
-            the kind of their dtype.
+        upper: the upper ends of censored cells, `frame` holding the lower ones. Columns with such
+            cells have the kind of their dtype.
         guess: whether values count, and not only dtypes.
 
     >>> schema = infer(pd.DataFrame({"age": [31, 40, 25], "city": ["Oslo", "Bergen", "Oslo"]}))
@@ -88,8 +88,8 @@ def _column(name: Name, series: Any, kind: Kind | None, upper: Any, guess: bool)
     if kind is not None:
         found = _completed(name, series, kind)
     else:
-        found = _guess(name, series, upper is not None)
-        found = _with_values(name, found, series) if guess and upper is None else found
+        found = _guessed(name, series, upper)
+        found = _with_values(name, found, series) if guess and _exact(series, upper) else found
     column = Column(name, found.kind, found.dtype, found.reason, notes=found.notes)
     if isinstance(column.kind, Categorical):
         ordered = isinstance(series.dtype, pd.CategoricalDtype) and bool(series.dtype.ordered)
@@ -106,7 +106,7 @@ def _column(name: Name, series: Any, kind: Kind | None, upper: Any, guess: bool)
     exact = ends.low[(ends.low == ends.high) & np.isfinite(ends.low)]
     if family(column.dtype) != "number" or found.looked:
         return column
-    return replace(column, notes=column.notes + _value_notes(column.kind, exact))
+    return replace(column, notes=column.notes + _value_notes(column, exact))
 
 
 def _check_units(column: Column) -> None:
@@ -148,7 +148,7 @@ def _check_atoms(column: Column) -> None:
 
 def _check_values(column: Column, series: Any, ends: Ends) -> None:
     check_possible(column.axis, series, ends)
-    huge = np.abs(ends.low + column.reference) > _LARGEST
+    huge = np.isfinite(ends.low) & (np.abs(ends.low + column.reference) > _LARGEST)
     if isinstance(column.kind, Integer) and series.dtype.kind == "f" and huge.any():
         at = int(huge.argmax())
         raise ValueError(
@@ -188,6 +188,16 @@ class _Guess:
     looked: bool = False
 
 
+def _exact(series: Any, upper: Any) -> bool:
+    """Say whether no cell is censored."""
+    if upper is None:
+        return True
+    if any(getattr(side.dtype, "kind", "") not in "iuf" for side in (series, upper)):
+        return bool(series.reset_index(drop=True).equals(upper.reset_index(drop=True)))
+    low, high = (side.to_numpy(dtype=np.float64, na_value=np.nan) for side in (series, upper))
+    return bool(np.array_equal(low, high, equal_nan=True))
+
+
 def _with_values(name: Name, found: _Guess, series: Any) -> _Guess:
     """Refine a guess from the dtype by what the values show."""
     kind, dtype = found.kind, found.dtype
@@ -208,6 +218,25 @@ def _with_values(name: Name, found: _Guess, series: Any) -> _Guess:
     notes = tuple(note for note in found.notes if not note.startswith("whole numbers only"))
     reason = "; ".join((found.reason, *shown.reasons))
     return _Guess(shown.kind, dtype, reason, notes + shown.notes, shown.offset, looked=True)
+
+
+def _guessed(name: Any, series: Any, upper: Any) -> _Guess:
+    """Guess the kind of a column from the cells of both frames.
+
+    A column without censored cells has the kind that it has without `upper`.
+    """
+    sides = [series] if upper is None else [series, upper]
+    if len(sides) < 2 or any(getattr(side.dtype, "kind", "") not in "iuf" for side in sides):
+        return _guess(name, series)
+    if _exact(series, upper):
+        return _guess(name, series)
+    low, high = (side.to_numpy(dtype=np.float64, na_value=np.nan) for side in sides)
+    finite = [values[np.isfinite(values)] for values in (low, high)]
+    whole = all(bool((np.rint(values) == values).all()) for values in finite)
+    integers = [side for side in sides if side.dtype.kind in "iu"]
+    if integers and whole:  # the other side is a float where it is infinite
+        return _guess(name, integers[0], censored=True)
+    return _guess(name, series.astype(parse(_float_dtype(series))), censored=True)
 
 
 def _guess(name: Any, series: Any, censored: bool = False) -> _Guess:
@@ -383,30 +412,39 @@ def _float_inside(dtype: Any) -> str:
     return f"interval[float64, {dtype.closed}]" if whole else name_of(dtype)
 
 
-def _value_notes(kind: Kind, values: Any) -> tuple[str, ...]:
-    """Return notes on what a column's exact values show: a value that repeats, or rounding."""
+def _value_notes(column: Column, values: Any) -> tuple[str, ...]:
+    """Note what a column's exact values show: rounding, or a value that repeats.
+
+    Only one is advised. A rounded or integer column needs no atoms: each of its values has a mass.
+    """
+    kind = column.kind
     if not isinstance(kind, Continuous) or kind.resolution is not None or len(values) < 20:
         return ()
     values = values[:: max(1, len(values) // _ROWS)]
     distinct, counts = np.unique(values, return_counts=True)
-    notes = []
-    if len(distinct) > 1:
-        second, most = np.partition(counts, -2)[-2:]
-        value = distinct[counts.argmax()]
-        if most > 0.05 * len(values) and most > 3 * second and value not in kind.atoms:
-            share = f"{100 * most / len(values):.0f} %"
-            notes.append(f"{share} of rows are exactly {value:g}: consider atoms=({value:g},)")
-    return (*notes, *_rounding(values, distinct))
+    step = _rounding(values, distinct)
+    if step is not None:
+        instead = " instead of atoms" if kind.atoms else ""
+        return (f"multiples of {step} only: consider resolution={step}{instead}",)
+    if len(distinct) < 2 or any("Integer()" in note for note in column.notes):
+        return ()
+    second, most = np.partition(counts, -2)[-2:]
+    value = distinct[counts.argmax()]
+    if not (most > 0.05 * len(values) and most > 3 * second and value not in kind.atoms):
+        return ()
+    share = f"{100 * most / len(values):.0f} %"
+    listed = ", ".join(f"{atom:g}" for atom in sorted({*kind.atoms, float(value)}))
+    listed = listed if kind.atoms else f"{listed},"
+    return (f"{share} of rows are exactly {value:g}: consider atoms=({listed})",)
 
 
-def _rounding(values: Any, distinct: Any) -> tuple[str, ...]:
-    """Note the decimal step of which all values are multiples, if values repeat."""
+def _rounding(values: Any, distinct: Any) -> str | None:
+    """Return the decimal step of which all values are multiples, if values repeat."""
     whole = bool((np.rint(distinct) == distinct).all())
     if whole or len(distinct) < 3 or 2 * len(distinct) > len(values):
-        return ()
+        return None
     for digits in (1, 2, 3):
         scaled = distinct * 10.0**digits
         if (np.abs(scaled - np.rint(scaled)) < 1e-9 * np.maximum(1, np.abs(scaled))).all():
-            step = f"{10.0**-digits:g}"
-            return (f"multiples of {step} only: consider resolution={step}",)
-    return ()
+            return f"{10.0**-digits:g}"
+    return None

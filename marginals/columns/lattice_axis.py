@@ -14,6 +14,7 @@ import numpy.typing as npt
 from marginals.columns.axis import Axis, ExactCells, Flags, Floats, checked
 from marginals.columns.dtypes import float_type
 from marginals.columns.kinds import Integer
+from marginals.columns.open_tail import bend_tail, unbend_tail
 from marginals.columns.schema import Column
 from marginals.columns.value_grid import rational
 
@@ -39,7 +40,8 @@ class LatticeAxis(Axis):
     are whole numbers and exact. The cell of the first value reaches down to -inf and that of the
     last up to inf: the cells tile the line and their masses sum to one. Bounds are taken to
     infinity by log(a), -log(b) or log(a) - log(b), where a and b are the distances to the outer
-    ends of the first and the last cell, as ratios to those of the middle of cell 0.
+    ends of the first and the last cell, as ratios to those of the middle of cell 0. Beyond the
+    data, the open side of a column with one bound follows `open_tail`.
 
     Args:
         column: the column.
@@ -56,6 +58,11 @@ class LatticeAxis(Axis):
     lower: float
     upper: float
     points: tuple[float, ...] = ()
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The ends of the values, infinite where there is none."""
+        return self.lower, self.upper
 
     @cached_property
     def first(self) -> float:
@@ -226,21 +233,22 @@ class LatticeAxis(Axis):
         middle = end - 0.5
         if math.isinf(self.first) and math.isinf(self.last):
             return middle
+        rising = _log_ratio(middle, end - self.first, 0.5 - self.first)
         if math.isinf(self.last):
-            return _log_ratio(middle, end - self.first, 0.5 - self.first)
-        falling = -_log_ratio(-middle, (self.last - end) + 1, self.last + 0.5)
+            return bend_tail(rising, self.column.knot)
+        falling = _log_ratio(-middle, (self.last - end) + 1, self.last + 0.5)
         if math.isinf(self.first):
-            return falling
-        return _log_ratio(middle, end - self.first, 0.5 - self.first) + falling
+            return -bend_tail(falling, self.column.knot)
+        return rising - falling
 
     def _unbent(self, bent: Floats) -> Floats:
         below, above = 0.5 - self.first, self.last + 0.5
         if math.isinf(below) and math.isinf(above):
             return bent + 0.5
         if math.isinf(above):
-            return below * np.expm1(bent) + 0.5
+            return below * np.expm1(unbend_tail(bent, self.column.knot)) + 0.5
         if math.isinf(below):
-            return -above * np.expm1(-bent) + 0.5
+            return -above * np.expm1(unbend_tail(-bent, self.column.knot)) + 0.5
         # e^bent = (below + step) / below * above / (above - step), solved without overflow.
         small = np.exp(-np.abs(bent))
         rise = -np.expm1(-np.abs(bent))

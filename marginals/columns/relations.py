@@ -18,7 +18,7 @@ _EXACT = 1e-9  # residual, relative to the largest term of a sum, of an exact re
 _SINGULAR = 1e-7  # of standardised columns: a smaller singular value is a linear relation
 _MOST_COLUMNS = 300
 _MOST_TERMS = 8  # a sum of more columns is not shown
-_REPEATS = 5  # rows for each value of a column that determines another
+_REPEATS = 5  # rows for each value of a column that renames another
 _REMEDY = "leave it out, and compute it afterwards"
 
 
@@ -53,7 +53,7 @@ def find_relations(
     columns = {n: x for n, x in columns.items() if n not in constant and n not in identifiers}
     linear, explained = _linear(columns)
     codes = {n: x for n, x in discrete.items() if n not in constant and n not in explained}
-    return found + linear + _determined(codes)
+    return found + linear + _renamed(codes)
 
 
 def _is_constant(values: Any) -> bool:
@@ -188,8 +188,11 @@ def _sum_text(terms: list[tuple[float, Any]], start: float) -> str:
 # Categories -------------------------------------------------------------------------------------
 
 
-def _determined(discrete: Mapping[Any, Any]) -> list[str]:
-    """Find columns that are functions of another one, as a county is of its town."""
+def _renamed(discrete: Mapping[Any, Any]) -> list[str]:
+    """Find columns that are another one under other names, as a grade is of its number.
+
+    A column that groups the values of another, as counties group towns, is worth modelling.
+    """
     names = list(discrete)
     if not 2 <= len(names) <= _MOST_COLUMNS:
         return []
@@ -198,14 +201,13 @@ def _determined(discrete: Mapping[Any, Any]) -> list[str]:
     sample = {name: x[part] for name, x in discrete.items()}
     texts: list[str] = []
     explained: set[Any] = set()
-    for source in names:
-        for target in names:
-            if source == target or {source, target} & explained:
+    for i, source in enumerate(names):
+        for target in names[i + 1 :]:
+            if {source, target} & explained or not _maps(sample[source], sample[target]):
                 continue
-            if _maps(sample[source], sample[target]) and _maps(discrete[source], discrete[target]):
-                back = _maps(discrete[target], discrete[source])
-                how = "and the other way round" if back else "in every row"
-                texts.append(f"{target!r} follows from {source!r} {how}: {_REMEDY}")
+            there = _maps(discrete[source], discrete[target])
+            if there and _maps(discrete[target], discrete[source]):
+                texts.append(f"{target!r} follows from {source!r}, and the reverse: {_REMEDY}")
                 explained.add(target)
     return texts
 

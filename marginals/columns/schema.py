@@ -42,6 +42,8 @@ class Column:
         offset: where the lattice of a rounded column starts.
         grain: the step in which times are counted from `reference`.
         atoms: the kind's atoms on the model's scale, in the same order.
+        knot: of a column with one bound, the logarithm of the largest distance from it in the data;
+            see `open_tail`.
         margin: a distribution that replaces the column's own margin; it cannot be saved.
     """
 
@@ -57,6 +59,7 @@ class Column:
     offset: float = 0.0
     grain: int = 1
     atoms: tuple[float, ...] = ()
+    knot: float | None = None
     margin: "Margin | None" = None
 
     @cached_property
@@ -254,7 +257,8 @@ def _kind_from_dict(stored: Mapping[str, Any]) -> Kind:
 
 def _check_stored(column: Column) -> None:
     """Refuse a stored column that would fail only later, and silently."""
-    numbers = (column.location, column.scale, column.offset, *column.atoms)
+    knot = 0.0 if column.knot is None else column.knot
+    numbers = (column.location, column.scale, column.offset, knot, *column.atoms)
     whole = (column.reference, column.grain)
     texts = (column.dtype, column.reason, *column.notes)
     sound = (

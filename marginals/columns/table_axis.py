@@ -30,6 +30,11 @@ class TableAxis(Axis):
     column: Column
     points: tuple[float, ...]
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest value."""
+        return self.points[0], self.points[-1]
+
     @cached_property
     def values(self) -> Floats:
         """The values as numbers, in the order of their codes."""

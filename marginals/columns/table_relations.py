@@ -15,7 +15,7 @@ __all__ = ["about", "table_relations"]
 
 _ROWS = 100_000  # examined
 _LARGEST = 2.0**53  # larger whole numbers are not exact as floats
-_MOST_LISTED = 1000  # values of a column that may determine another
+_MOST_LISTED = 1000  # values of a column that may rename another
 
 
 def table_relations(frame: Any, columns: Sequence[Column]) -> list[str]:

@@ -43,8 +43,12 @@ def log_tails(parts: Univariates, cells: Evidence, categories: Sequence[int | No
 
 def _ends(parts: Univariates, cells: Evidence) -> tuple[Tensor, Tensor]:
     """Return the lower and upper ends of cells, 0 for those that are missing."""
-    lower = cells.lower.nan_to_num().to(parts.log_evidence)
-    return lower, cells.upper.nan_to_num().to(parts.log_evidence) if cells.intervals else lower
+
+    def filled(ends: Tensor) -> Tensor:  # `nan_to_num` would close the open ends, too
+        return ends.masked_fill(ends.isnan(), 0.0).to(parts.log_evidence)
+
+    lower = filled(cells.lower)
+    return lower, filled(cells.upper) if cells.intervals else lower
 
 
 def _evaluate(parts: Univariates, x: Tensor) -> LeafEvaluation:

@@ -14,7 +14,7 @@ from marginals.columns.decoding import restored
 from marginals.columns.dtypes import family
 from marginals.columns.table_coercion import as_frame
 from marginals.densities import Density, Univariates
-from marginals.queries.moments import modes, moments, most_likely
+from marginals.queries.moments import check_finite, modes, moments, most_likely
 from marginals.queries.named_rows import NamedModel, seed_of
 from marginals.queries.positions import seeded
 from marginals.queries.requests import as_objects, like
@@ -148,7 +148,7 @@ class Imputation:
     def _conditionals(self) -> Iterator[tuple[int, Column, Any, Univariates]]:
         """Give place, column, rows and conditionals of missing cells: two passes for each batch."""
         start = 0
-        for part in self.evidence.batches(self.density.rows_at_once()):
+        for part in self.evidence.batches(self.density.rows_at_once(self.evidence)):
             gaps = self.missing[start : start + len(part)]
             held = [i for i in self.places if gaps[:, i].any()]
             if held:
@@ -181,6 +181,9 @@ def check_level(level: float) -> None:
 
 def _filled(series: pd.Series, missing: npt.NDArray[np.bool_], values: Any) -> pd.Series:
     """Put values into a column, which keeps its dtype if they fit it, and becomes float if not."""
+    if isinstance(series.dtype, pd.CategoricalDtype):  # which may lack categories of the model
+        known = set(series.cat.categories)
+        series = series.cat.add_categories([v for v in dict.fromkeys(values) if v not in known])
     filled = series.astype(object)
     filled.iloc[np.flatnonzero(missing)] = list(values)
     try:
@@ -208,6 +211,7 @@ def _summary(parts: Univariates, schema: Schema, column: Column, method: Method)
 
 def mean_values(column: Column, numbers: Tensor) -> Any:
     """Return means as floats, which need not be values of the column; those of times as times."""
+    check_finite(column, "mean", numbers)
     if family(column.dtype) != "number":
         return restored(column, numbers.numpy())
     # As a float: a reference may be an integer that torch cannot hold.

@@ -24,11 +24,33 @@ _COARSE = 4
 
 
 def moments(parts: Univariates, column: Column) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation (B,) of univariates of one column, in its numbers."""
-    line = column.axis
-    rows = len(parts.log_evidence)
-    if rows == 0:
+    """Return mean and standard deviation (B,) of univariates of one column, in its numbers.
+
+    Columns of tables have all moments, see `columns.open_tail`; a margin that was glued on may have
+    none, which `check_finite` refuses.
+    """
+    if len(parts.log_evidence) == 0:
         return torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.float64)
+    mean, spread = _moments(parts, column.axis)
+    if column.margin is not None and not column.margin.has_moment("mean"):
+        mean = torch.full_like(mean, torch.nan)
+    if column.margin is not None and not column.margin.has_moment("std"):
+        spread = torch.full_like(spread, torch.nan)
+    # Rounding may have moved a mean next to a bound beyond it.
+    return mean.clamp(*column.axis.bounds), spread
+
+
+def check_finite(column: Column, what: str, values: Tensor) -> None:
+    """Refuse moments that are not finite; `what` names them."""
+    if not bool(values.isfinite().all()):
+        raise ValueError(
+            f"Expected the {what} of column {column.name!r} ({column.reason}) to be finite; got "
+            "tails too heavy for one, or numbers too large. Ask for quantiles (`ppf`, `interval`, "
+            "or `impute` by the median), or give the column bounds or a lighter margin."
+        )
+
+
+def _moments(parts: Univariates, line: Axis) -> tuple[Tensor, Tensor]:
     if isinstance(line, TableAxis):
         return _table_moments(parts, line)
     if isinstance(line, LatticeAxis):
@@ -38,7 +60,7 @@ def moments(parts: Univariates, column: Column) -> tuple[Tensor, Tensor]:
     origins, group_of = np.unique(_origins(parts, line), axis=0, return_inverse=True)
     if len(origins) == 1:
         return _moments_about(parts, line, *origins[0])
-    mean, spread = torch.empty(2, rows, dtype=torch.float64)
+    mean, spread = torch.empty(2, len(parts.log_evidence), dtype=torch.float64)
     for number, (middle, unit) in enumerate(origins):
         held = torch.from_numpy(np.flatnonzero(group_of.reshape(-1) == number))
         part = parts.take(0, held.to(parts.log_evidence.device))
@@ -70,7 +92,7 @@ def _origins(parts: Univariates, line: Axis) -> FloatArray:
     depend on their own row alone, and so does the answer.
     """
     levels = torch.tensor([_TAIL, 0.5, 1 - _TAIL], dtype=torch.float64)[:, None, None]
-    found = parts.quantile(levels.log(), torch.log1p(-levels))
+    found = parts.rough_quantile(levels.log(), torch.log1p(-levels))
     low, middle, high = _numbers(line, found)[..., 0].numpy()  # (B,) each
     # Halves, as a difference may overflow.
     reach = np.maximum(middle / 2 - low / 2, high / 2 - middle / 2)

@@ -27,7 +27,7 @@ def normal_ranges(density: Density, schema: Schema, x: Any, level: float) -> pd.
     frame = as_frame(x, [schema.names[c] for c in evidence.columns])
     found, start = [], 0
     with torch.no_grad():
-        for part in evidence.batches(density.rows_at_once()):
+        for part in evidence.batches(density.rows_at_once(evidence)):
             observed = ~part.missing()
             every = density.univariates(part, part.columns)
             for place, position in enumerate(part.columns):

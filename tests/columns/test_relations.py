@@ -44,11 +44,12 @@ def test_near_relations_are_none() -> None:
     assert find_relations({"a": A[:20], "same": A[:20]}, {}) == []  # too few rows
 
 
-def test_constants_identifiers_and_nested_categories() -> None:
-    found = find_relations({"k": np.full(400, 2.0)}, {"zone": ZONE, "borough": ZONE // 4}, ["id"])
+def test_constants_identifiers_and_renamed_categories() -> None:
+    table = {"zone": ZONE, "borough": ZONE // 4, "name": 11 - ZONE}
+    found = find_relations({"k": np.full(400, 2.0)}, table, ["id"])
     assert [text.split(":")[0] for text in found] == [
         "'id' has a value of its own in each row",
         "'k' is constant",
-        "'borough' follows from 'zone' in every row",
+        "'name' follows from 'zone', and the reverse",
     ]
     assert find_relations({}, {"zone": ZONE, "other": RNG.integers(0, 3, 400)}) == []
