@@ -13,14 +13,16 @@ MOST_VALUES = 60  # distinct values of a column that is a table of probabilities
 _REPEATS = 10  # rows for each distinct value of such a column, on average
 _RARE = 5  # rows of the rarest value of a table with more than `_SHORT` values
 _SHORT = 10
-# Least number of rows that an atom adds to the smooth density: 0.3 % of all, and at least 30, or in
-# small tables 7.5 % of all and at least 8. Rounding to whole numbers by a few rows makes no atoms.
-_SHARE = 0.003
+# Least number of rows that an atom adds to the smooth density: 0.3 % of all, or 1 % of those not at
+# the value that most rows have, at least 30; in small tables 7.5 % of all, at least 8.
+# Rounding to whole numbers by a few rows makes no atoms.
+_SHARE, _REST_SHARE = 0.003, 0.01
 _ROWS, _SMALL_SHARE, _SMALL_ROWS = 30, 0.075, 8
 _RATIO = 1.5  # least count of an atom, relative to the smooth expectation
 _SIGMA = 5.0  # standard errors by which the count exceeds it: one false atom in 10^6 values
 _NEIGHBOURS = 40  # rows on one side from which the expectation is estimated
 _MOST_ATOMS = 40
+_AROUND = 4  # cells on each side that show whether a value is a peak
 _ROUNDS = 4  # atoms found in one round no longer count as neighbours in the next
 
 
@@ -43,7 +45,8 @@ def find_atoms(values: Any, counts: Any, step: float | None) -> list[int]:
 
     The expected count of a value is the largest of four: the counts per cell on its left and on its
     right, and both continued to the value along an exponential. An atom exceeds it by five standard
-    errors, by half, and by 0.3 % of the rows (more in small tables).
+    errors, by half, and by 0.3 % of the rows (more in small tables, less beside a value that most
+    rows have).
 
     Args:
         values: distinct values in rising order.
@@ -55,7 +58,10 @@ def find_atoms(values: Any, counts: Any, step: float | None) -> list[int]:
     [40]
     """
     total = counts.sum()
-    least = max(_SHARE * total, _SMALL_ROWS, min(_ROWS, _SMALL_SHARE * total))
+    # Next to one value that most rows have, the others are a table of their own.
+    rest = total - counts.max() if 2 * counts.max() > total else total
+    share = min(_SHARE * total, max(_ROWS, _REST_SHARE * rest))
+    least = max(share, _SMALL_ROWS, min(_ROWS, _SMALL_SHARE * total))
     candidates = np.flatnonzero(counts >= least)
     if step is None:
         heavy = candidates
@@ -68,7 +74,8 @@ def find_atoms(values: Any, counts: Any, step: float | None) -> list[int]:
 
 def _above_smooth(places: Floats, counts: Any, candidates: Any, least: float) -> tuple[Any, Any]:
     """Return which candidates exceed a smooth density over cells, and by how many rows."""
-    smooth = np.ones(len(places), dtype=bool)
+    # Neighbouring atoms, such as 24 and 25 hours, would hide each other: at first no peak counts.
+    smooth = ~_peaks(places, counts)
     heavy, excess = np.empty(0, dtype=np.intp), np.empty(0)
     for _ in range(_ROUNDS):
         expected, spread = _expected(places, counts, smooth, candidates)
@@ -81,6 +88,19 @@ def _above_smooth(places: Floats, counts: Any, candidates: Any, least: float) ->
         smooth = np.ones(len(places), dtype=bool)
         smooth[heavy] = False
     return heavy, excess
+
+
+def _peaks(places: Floats, counts: Any) -> Any:
+    """Say which values have half more rows than the median cell on either side."""
+    whole = np.rint(places - places[0])
+    peaks = np.ones(len(places), dtype=bool)
+    for side in (-1, 1):
+        at = whole + side * np.arange(1, _AROUND + 1)[:, None]  # (cells, values)
+        found = np.searchsorted(whole, at).clip(0, len(whole) - 1)
+        beside = np.where(whole[found] == at, counts[found], 0)
+        inside = (at >= whole[0]) & (at <= whole[-1])
+        peaks &= inside.all(0) & (counts > _RATIO * np.median(beside, axis=0))
+    return peaks
 
 
 def _expected(places: Floats, counts: Any, smooth: Any, candidates: Any) -> tuple[Floats, Floats]:
