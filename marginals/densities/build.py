@@ -11,6 +11,7 @@ from marginals import structure
 from marginals.cells.evidence import Evidence, as_evidence
 from marginals.densities.coupled import CoupledDensity
 from marginals.densities.em_start import start_by_em
+from marginals.densities.mixture_em import fit_components
 from marginals.densities.sample_weights import checked_weight, drawn_by_weight
 from marginals.densities.tensor_density import TensorDensity
 from marginals.leaves import AtomLeaves, CategoricalLeaves, LeafFamily, Leaves
@@ -71,8 +72,9 @@ def build(
         atoms: Points of positive mass of each column that has any.
         init: "data" starts component k as a narrow kernel on a random row, with weights near the
             diagonal; "paper" uses the paper's parametrisation and start; "em" starts copula
-            components as a Gaussian mixture, and "scales" as one whose components begin at one
-            centre with growing spreads. EM needs two rows; with one it is "data".
+            components as a Gaussian mixture, others, unless their leaves are neural, as a mixture
+            of independent columns; "scales" starts copula components at one centre with growing
+            spreads. EM needs two rows; with one it is "data".
         sample_weight: One weight per row, which "em" and "scales" use; the other starts do not
             depend on how often a row counts.
         dtype: Dtype of the parameters.
@@ -107,22 +109,30 @@ def build(
         how: Parametrisation = "softplus" if init == "paper" else "softmax"
         model = TensorDensity(families, _tensor(tensor, x, width, tree, pool, how, seed))
     model = model.to(dtype)
-    start(model, x, init, seed)
+    start(model, x, init, seed, evidence)
     return model.to(evidence.lower.device)
 
 
 @torch.no_grad()
 def start(
-    model: TensorDensity | CoupledDensity, x: Tensor, init: Init = "data", seed: int = 0
+    model: TensorDensity | CoupledDensity,
+    x: Tensor,
+    init: Init = "data",
+    seed: int = 0,
+    evidence: Evidence | None = None,
 ) -> None:
-    """Set all parameters for data `x` (N, D), NaN where missing."""
+    """Set all parameters for data `x` (N, D), NaN where missing: the middles of `evidence`."""
     if init not in ("data", "paper", "em", "scales"):
         raise ValueError(f"Expected `init` to be 'data', 'paper', 'em' or 'scales'; got {init!r}.")
     if init in ("em", "scales"):
         if isinstance(model, CoupledDensity) and len(x) > 1:
             start_by_em(model, x, seed, scales=init == "scales")
             return
+        closed = all(family.has_closed_form_start for family in model.leaves)
+        by_em = init == "em" and len(x) > 1 and closed
         init = "data"  # one row, or no columns to couple
+    else:
+        by_em = False
     generator = torch.Generator().manual_seed(seed)
     rows = _complete_rows(x, model.leaves.width, generator)  # (M, D)
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
@@ -133,6 +143,9 @@ def start(
             family.start_as_paper(generator)
     if isinstance(model, CoupledDensity):
         model.couplings.start(x[:, list(model.coupled)], generator)
+    elif by_em and evidence is not None:
+        cells = evidence.to(x.device, next(model.parameters()).dtype)
+        model.tensor.start(fit_components(model.leaves, cells, generator))
     elif init == "data":
         model.tensor.start()
     else:

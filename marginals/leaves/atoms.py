@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from marginals.cells.evidence import Evidence
+from marginals.leaves.categorical import with_prior_row
 from marginals.leaves.family import ContinuousLeaves, LeafEvaluation, LeafFamily
 from marginals.leaves.neural import NeuralLeaves
 from marginals.leaves.shared import SharedLeaves
@@ -190,17 +191,23 @@ class AtomLeaves(LeafFamily):
         middle = self.middle[:, None].to(rows)
         self.inner.start(torch.where(hit.any(-1), middle, rows), generator)
 
+    @property
+    def has_closed_form_start(self) -> bool:
+        """Whether the continuous part has one."""
+        return self.inner.has_closed_form_start
+
     @torch.no_grad()
-    def start_weighted(self, data: Tensor, shares: Tensor) -> None:
-        """Count atoms and other values of data (D, N), weighted by shares (N, M)."""
-        columns = range(len(data))
-        hit = self._points(columns, data) == data[..., None]  # (D, N, A)
+    def start_weighted(
+        self, data: Tensor, shares: Tensor, columns: Sequence[int] | None = None
+    ) -> None:
+        """Count atoms and other values of data (n, N), weighted by shares (N, M)."""
+        at = list(range(len(data)) if columns is None else columns)
+        hit = self._points(at, data) == data[..., None]  # (n, N, A)
         rest = torch.where(hit.any(-1), torch.nan, data)
-        kinds = torch.cat([hit, rest.isfinite()[..., None]], -1)  # (D, N, A + 1)
+        kinds = torch.cat([hit, rest.isfinite()[..., None]], -1)  # (n, N, A + 1)
         counts = torch.einsum("dna,nm->dma", kinds.to(shares), shares)
-        mass = counts + self._log_mass(columns).exp()  # plus one row of the margin
-        self.logits.copy_(torch.where(self.absent[:, None], 0.0, mass.log()))
-        self.inner.start_weighted(rest, shares)
+        self.logits[at] = with_prior_row(counts, self.absent[at][:, None]).to(self.logits)
+        self.inner.start_weighted(rest, shares, at)
 
     @torch.no_grad()
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:

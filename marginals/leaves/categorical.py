@@ -130,12 +130,17 @@ class CategoricalLeaves(LeafFamily):
         self.logits.copy_(torch.where(self.absent[:, None], 0.0, mass.log()))
 
     @torch.no_grad()
-    def start_weighted(self, data: Tensor, shares: Tensor) -> None:
-        """Set component k to counts of data (D, N) weighted by shares (N, M), plus a prior row."""
+    def start_weighted(
+        self, data: Tensor, shares: Tensor, columns: Sequence[int] | None = None
+    ) -> None:
+        """Set component k to counts of data (n, N) weighted by shares (N, M).
+
+        One more row, like all rows together, is added to each component.
+        """
+        at = list(range(len(data)) if columns is None else columns)
         most = self.logits.shape[-1]
-        counts = torch.stack([_counts(x, shares, most) for x in data])  # (D, M, C)
-        mass = counts + self._log_mass(range(self.size[0])).exp()
-        self.logits.copy_(torch.where(self.absent[:, None], 0.0, mass.log()))
+        counts = torch.stack([_counts(x, shares, most) for x in data])  # (n, M, C)
+        self.logits[at] = with_prior_row(counts, self.absent[at][:, None]).to(self.logits)
 
     @torch.no_grad()
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:
@@ -190,6 +195,16 @@ def _pick(log_mass: Tensor, code: Tensor) -> Tensor:
     """Gather (n, M, C) at codes (n, B) into (n, B, M)."""
     rows = torch.arange(len(code), device=code.device)[:, None]
     return log_mass.transpose(1, 2)[rows, code]
+
+
+def with_prior_row(counts: Tensor, absent: Tensor) -> Tensor:
+    """Return logits of counts (n, M, C) plus one row of the margin, 0 where absent (n, 1, C).
+
+    The margin has one more count for each category, so that a rare one keeps some mass.
+    """
+    margin = torch.where(absent, 0.0, counts.sum(1, keepdim=True) + 1.0)
+    mass = counts + margin / margin.sum(-1, keepdim=True)
+    return torch.where(absent, 0.0, mass.log())
 
 
 def _counts(data: Tensor, shares: Tensor, categories: int) -> Tensor:

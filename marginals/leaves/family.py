@@ -80,17 +80,22 @@ class LeafFamily(nn.Module, ABC):
     def start(self, rows: Tensor, generator: torch.Generator | None = None) -> None:
         """Set component k to a narrow kernel on the values `rows` (D, M)."""
 
-    def start_weighted(self, data: Tensor, shares: Tensor) -> None:
-        """Set component k to resemble the rows of `data`, weighted by their shares.
+    @property
+    def has_closed_form_start(self) -> bool:
+        """Whether `start_weighted` is a step of EM."""
+        return True
+
+    def start_weighted(
+        self, data: Tensor, shares: Tensor, columns: Sequence[int] | None = None
+    ) -> None:
+        """Set component k of some columns, all by default, to resemble data by weight.
 
         Args:
-            data: (D, N), NaN where missing; `scale_to` has seen it.
-            shares: how much each row belongs to each component, (N, M).
+            data: rows or distinct values, (n, N), NaN where missing; `scale_to` has seen such data.
+            shares: how much of each belongs to each component, (N, M).
+            columns: the n columns.
         """
-        # By default, a kernel on the row with the largest share.
-        rows = data[:, shares.argmax(0)]
-        middle = torch.nan_to_num(data.nanmedian(1).values)[:, None]
-        self.start(torch.where(rows.isnan(), middle, rows))
+        raise TypeError(f"Expected leaves with a closed-form start; got {type(self).__name__}.")
 
     @abstractmethod
     def scale_to(self, data: Tensor) -> None:

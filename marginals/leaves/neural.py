@@ -262,6 +262,11 @@ class NeuralLeaves(ContinuousLeaves):
         self.location.copy_(location)
         self.scale.copy_(scale)
 
+    @property
+    def has_closed_form_start(self) -> bool:
+        """Networks have none."""
+        return False
+
     @torch.no_grad()
     def start(
         self, rows: Tensor, generator: torch.Generator | None = None, bandwidth: float = 0.25

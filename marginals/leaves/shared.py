@@ -221,24 +221,35 @@ class SharedLeaves(ContinuousLeaves):
         self._spread(bandwidth)
 
     @torch.no_grad()
-    def start_weighted(self, data: Tensor, shares: Tensor) -> None:
-        """Set component k to mean and spread of observed data (D, N) weighted by shares (N, M)."""
+    def start_weighted(
+        self, data: Tensor, shares: Tensor, columns: Sequence[int] | None = None
+    ) -> None:
+        """Set component k to mean and spread of data (n, N) weighted by shares (N, M).
+
+        One more row, like all rows together, is added to each component.
+        """
+        columns = range(len(data)) if columns is None else columns
         known = data.isfinite()
-        y = torch.where(known, self.scale(data, range(len(data)))[0].double(), 0.0)
-        total = known.double() @ shares + 1.0  # (D, M); plus one row like all rows
-        middle = y.sum(1, keepdim=True) / known.sum(1, keepdim=True).clamp_min(1)
-        away = torch.where(known, (y - middle).square(), 0.0).sum(1, keepdim=True)
-        overall = away / known.sum(1, keepdim=True).clamp_min(1)
-        mean = (y @ shares + middle) / total
-        square = (y.square() @ shares + overall + middle.square()) / total
-        self.set_components(mean, (square - mean.square()).clamp_min(1e-4).sqrt())
+        y = torch.where(known, self.scale(data, columns)[0].double(), 0.0)
+        total = known.double() @ shares  # (n, M)
+        first, second = y @ shares, y.square() @ shares
+        rows = total.sum(1, keepdim=True)
+        rows = torch.where(rows > 0, rows, 1.0)
+        middle, square = (part.sum(1, keepdim=True) / rows for part in (first, second))
+        mean = (first + middle) / (total + 1)
+        spread = (second + square) / (total + 1) - mean.square()
+        self.set_components(mean, spread.clamp_min(1e-4).sqrt(), columns)
 
     @torch.no_grad()
-    def set_components(self, location: Tensor, scale: Tensor) -> None:
-        """Set locations and scales (D, M) on the learned scale; scales are at least `min_scale`."""
+    def set_components(
+        self, location: Tensor, scale: Tensor, columns: Sequence[int] | None = None
+    ) -> None:
+        """Set locations and scales (n, M) on the learned scale; scales are at least `min_scale`."""
+        at = list(range(len(location)) if columns is None else columns)
         free = (scale.double() - self.min_scale).clamp_min(1e-3)
-        self.centres.copy_(location)
-        self.spreads.copy_(free + torch.log(-torch.expm1(-free)))  # the inverse of softplus
+        self.centres[at] = location.to(self.centres)
+        # The inverse of softplus.
+        self.spreads[at] = (free + torch.log(-torch.expm1(-free))).to(self.spreads)
 
     @torch.no_grad()
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:

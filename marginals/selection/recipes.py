@@ -72,7 +72,9 @@ def single_recipe(rows: int, options: Mapping[str, Any], settings: Mapping[str, 
     return Recipe({**build, **options}, {"noise": noise, "max_steps": steps, **settings})
 
 
-def first_recipes(rows: int, coupled: int, effort: Effort, gpu: bool) -> list[Recipe]:
+def first_recipes(
+    rows: int, coupled: int, effort: Effort, gpu: bool, mixed: bool = False
+) -> list[Recipe]:
     """Return recipes as different as possible, the most promising first.
 
     Args:
@@ -80,9 +82,21 @@ def first_recipes(rows: int, coupled: int, effort: Effort, gpu: bool) -> list[Re
         coupled: Number of columns that copula components can couple.
         effort: Effort of the search.
         gpu: Whether wide models are affordable.
+        mixed: Whether some columns have categories or atoms. EM then finds the start of a tree:
+            categories that determine each other take gradients hundreds of steps.
     """
     if effort == "quick":
         return _quick_recipes(rows, coupled)
+    found = _recipes(rows, coupled, effort, gpu)
+    return [_started_by_em(recipe) for recipe in found] if mixed else found
+
+
+def _started_by_em(recipe: Recipe) -> Recipe:
+    plain = recipe.build["tensor"] == "ht" and recipe.build["leaves"] == "normal"
+    return recipe.building(init="em") if plain else recipe
+
+
+def _recipes(rows: int, coupled: int, effort: Effort, gpu: bool) -> list[Recipe]:
     most = 1000 if gpu else 200
     coarse = 0.05 if rows < 2 * _MANY else 0.01
     fine = 0.003

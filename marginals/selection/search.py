@@ -96,10 +96,9 @@ def search(
     limit = SECONDS[effort][gpu] if seconds is None else seconds
     rows = make_rows(data, weight, "data")
     coupled = len(couplable(data, **options))
-    recipes = [
-        recipe.building(**options).seeded(seed + i)
-        for i, recipe in enumerate(first_recipes(observed_rows(rows), coupled, effort, gpu))
-    ]
+    mixed = bool(options["categories"] or options["atoms"])
+    first = first_recipes(observed_rows(rows), coupled, effort, gpu, mixed)
+    recipes = [recipe.building(**options).seeded(seed + i) for i, recipe in enumerate(first)]
     with ProgressBar(progress, limit) as bar:
         run = Search(limit, device, process_count(jobs, effort, device), bar)
         if held is not None:

@@ -103,8 +103,12 @@ class ComponentTensor(nn.Module, ABC):
         """Draw the component of each column given the evidence, (n, B, S)."""
 
     @abstractmethod
-    def start(self) -> None:
-        """Initialise near the diagonal: component k of one column goes with k of every other."""
+    def start(self, weights: Tensor | None = None) -> None:
+        """Initialise near the diagonal: component k of one column goes with k of every other.
+
+        Args:
+            weights: of the components, (M,); even by default.
+        """
 
     @abstractmethod
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:

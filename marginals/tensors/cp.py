@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from marginals.numerics import draw_many, log_normalised, log_shares, logsumexp, sum_of_others
-from marginals.numerics.logspace import Parametrisation
+from marginals.numerics.logspace import Parametrisation, raw_weights
 from marginals.runtime.backend import QUERY, Backend
 from marginals.tensors.component_tensor import ComponentTensor, LeafValues
 
@@ -78,9 +78,10 @@ class CPTensor(ComponentTensor):
         return chosen.expand(len(values.columns), -1, -1)
 
     @torch.no_grad()
-    def start(self) -> None:
-        """Give every component the same weight."""
-        self.raw.fill_(1.0)
+    def start(self, weights: Tensor | None = None) -> None:
+        """Give the components equal weights, or those given."""
+        even = torch.full_like(self.raw, 1 / len(self.raw))
+        self.raw.copy_(raw_weights(even if weights is None else weights, self.parametrisation))
 
     @torch.no_grad()
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:

@@ -90,13 +90,15 @@ class FullTensor(ComponentTensor):
         return torch.stack(torch.unravel_index(chosen, joint.shape[1:]))
 
     @torch.no_grad()
-    def start(self) -> None:
-        """Put 0.9 of the mass evenly on the diagonal and the rest evenly off it."""
+    def start(self, weights: Tensor | None = None) -> None:
+        """Put 0.9 of the mass on the diagonal, evenly or by weights, and the rest evenly off it."""
         columns, width = self.size
         off = max(width**columns - width, 1)
         mass = torch.full_like(self.raw, 0.1 / off)
         diagonal = torch.arange(width, device=self.raw.device)
-        mass[(diagonal,) * columns] = (0.9 if columns > 1 and width > 1 else 1.0) / width
+        even = torch.full((width,), 1 / width)
+        share = 0.9 if columns > 1 and width > 1 else 1.0
+        mass[(diagonal,) * columns] = share * (even if weights is None else weights).to(mass)
         self.raw.copy_(raw_weights(mass, self.parametrisation))
 
     @torch.no_grad()

@@ -250,14 +250,19 @@ class HierarchicalTensor(ComponentTensor):
         return log_normalised(self.root, self.parametrisation)
 
     @torch.no_grad()
-    def start(self, diagonal: float = 0.9) -> None:
-        """Give each node's own index the share `diagonal` of its weights, split the rest evenly."""
+    def start(self, weights: Tensor | None = None) -> None:
+        """Give each node's own index most of its weights, and split the rest evenly.
+
+        Components that were fitted together, and come with weights, start closer to their mixture.
+        """
+        diagonal = 0.9 if weights is None else 0.99
         width = len(self.root)
         eye = torch.eye(width, dtype=self.raw.dtype, device=self.raw.device)
         off = (1 - diagonal) / max(width - 1, 1)
         mass = eye * (diagonal - off) + off
         self.raw.copy_(raw_weights(mass, self.parametrisation))
-        self.root.copy_(raw_weights(torch.full_like(self.root, 1 / width), self.parametrisation))
+        even = torch.full_like(self.root, 1 / width)
+        self.root.copy_(raw_weights(even if weights is None else weights, self.parametrisation))
         if self.share is not None:
             self.share.fill_(3.0)
 
