@@ -1,5 +1,6 @@
 """From tables, dicts and arrays of values to evidence on the model's scale."""
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, NoReturn, final
@@ -10,7 +11,17 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from marginals.cells.cell import NOTHING, Cell, Exact, Interval, OneOf, as_cell, contains
+from marginals.cells.cell import (
+    NOTHING,
+    AnyOf,
+    Cell,
+    Exact,
+    Interval,
+    OneOf,
+    as_cell,
+    contains,
+    union,
+)
 from marginals.cells.evidence import Evidence
 from marginals.columns.axis import Axis, Flags, Floats, quiet
 from marginals.columns.cell_reading import number_of, numbers
@@ -163,20 +174,9 @@ def encode_bounds(schema: Schema, column: Name, lower: Any, upper: Any) -> tuple
 # Dicts ------------------------------------------------------------------------------------------
 
 
-def encode_cells(schema: Schema, cells: Mapping[Any, Any], *, strict: bool = True) -> Encoded:
-    """Encode a dict as one row of evidence: a value, a pair (low, high) or a set for each column.
-
-    See `as_cell` for what a cell may be. A set of numbers must have no gaps.
-    """
-    read = read_cells(schema, cells, strict=strict)
-    encoded = encode_boxes(schema, read)
-    if len(encoded.evidence) == 1:
-        return encoded
-    gaps = (i for i, cell in read.items() if len(encode_boxes(schema, {i: cell}).evidence) > 1)
-    raise ValueError(
-        f"Expected evidence on column {schema.names[next(gaps)]!r} to be one value or a range; got "
-        "a set of numbers with gaps, which only `prob` takes. Condition on each value apart."
-    )
+def encode_cells(schema: Schema, cells: Mapping[Any, Any]) -> Encoded:
+    """Encode a dict of exact and missing cells as one row; refuse values that cannot occur."""
+    return encode_boxes(schema, read_cells(schema, cells, strict=True))
 
 
 def read_cells(
@@ -198,15 +198,19 @@ def read_cells(
 
 
 def encode_boxes(
-    schema: Schema, cells: Mapping[int, Cell], masses: Collection[int] = ()
+    schema: Schema,
+    cells: Mapping[int, Cell],
+    masses: Collection[int] = (),
+    most: int | None = None,
 ) -> Encoded:
-    """Encode cells of numbers as disjoint boxes, a row for each: one, unless a set has gaps.
+    """Encode cells of numbers as disjoint boxes, a row for each: one, unless a cell has gaps.
 
     Args:
         schema: of the fitted table.
         cells: by position, as `read_cells` returns them.
         masses: columns whose exact values must have their probability, and not a density. There
             a value off the lattice is empty; elsewhere it is rounded, as in tables.
+        most: the most boxes.
     """
     parts, sets = [], {}
     with quiet():
@@ -218,7 +222,12 @@ def encode_boxes(
             else:
                 parts.append(_pieces(axis, cell, i in masses))
     counts = [len(part.lower) for part in parts]
-    rows = int(np.prod(counts)) if counts else 1
+    rows = math.prod(counts)
+    if most is not None and rows > most:
+        raise ValueError(
+            f"Expected sets and unions to combine to at most {most:,} boxes; got {rows:,}. Give "
+            "fewer values or wider intervals."
+        )
     if rows > 1:
         places = np.indices(counts).reshape(len(counts), -1)
         parts = [part.take(place) for part, place in zip(parts, places, strict=True)]
@@ -227,7 +236,7 @@ def encode_boxes(
 
 def has_mass(column: Column, cell: Cell) -> bool:
     """Say whether a cell of numbers has a probability, be it 0, and not only a density."""
-    if isinstance(cell, Interval):
+    if isinstance(cell, Interval | AnyOf):
         return True
     values = np.array([cell.value] if isinstance(cell, Exact) else cell.values, dtype=np.float64)
     return bool((column.axis.has_mass(values) | column.axis.wrong(values)).all())
@@ -237,7 +246,12 @@ def _read_cell(column: Column, value: Any, strict: bool) -> Cell:
     categorical = isinstance(column.kind, Categorical)
     if categorical and isinstance(value, pd.Interval):
         value = Exact(value)  # a category, as of pd.cut
+    elif categorical and isinstance(value, set | frozenset | list):
+        value = [Exact(part) if isinstance(part, pd.Interval) else part for part in value]
     cell = as_cell(value, f"column {column.name!r}")
+    if isinstance(cell, AnyOf):
+        parts = [_read_cell(column, part, strict) for part in cell.parts]
+        return _categories_in(column, parts) if categorical else union(parts)
     if isinstance(cell, Exact):
         number = _finite(column, cell.value)
         if strict and column.axis.wrong(np.array([number]))[0]:
@@ -277,6 +291,12 @@ def _categories_between(column: Column, cell: Interval) -> Cell:
     return OneOf(tuple(float(c) for value, c in column.codes.items() if contains(cell, value)))
 
 
+def _categories_in(column: Column, parts: list[Cell]) -> Cell:
+    """Return the codes of the categories in any of some cells of codes."""
+    codes = map(float, column.codes.values())
+    return OneOf(tuple(code for code in codes if any(contains(part, code) for part in parts)))
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
@@ -295,18 +315,32 @@ def _pieces(axis: Axis, cell: Cell, masses: bool) -> _Part:
             closed = cell.low_closed and cell.high_closed
             return _pieces(axis, Exact(cell.low) if closed else NOTHING, masses=True)
         return _part(axis, Ends(low, high, cell.low_closed, cell.high_closed), masses)
+    # Next to parts with a probability, values with only a density have no weight.
+    if isinstance(cell, AnyOf):
+        heavy = [part for part in cell.parts if has_mass(axis.column, part)]
+        return _joined([_pieces(axis, part, masses=True) for part in heavy])
     if not cell.values:
         return _nothing(1, empty=True)
     at = np.array(cell.values, dtype=np.float64)
-    part = _part(axis, Ends(at, at), masses or len(at) > 1)
-    keep = ~part.empty
+    atoms = axis.has_mass(at)
+    if not atoms.any():
+        return _joined([_part(axis, Ends(at, at))])
+    at = at[atoms]
+    return _joined([_part(axis, Ends(at, at), masses or len(at) > 1)])
+
+
+def _joined(parts: list[_Part]) -> _Part:
+    """Return the cells of all parts, which are in order and disjoint, without empty ones."""
+    lower, upper, slope, empty = (np.concatenate(side) for side in zip(*parts, strict=True))
+    keep = ~empty
     if not keep.any():
         return _nothing(1, empty=True)
-    lower, upper = part.lower[keep], part.upper[keep]
-    # Neighbours on a lattice are one interval.
-    starts = np.append(True, lower[1:] != upper[:-1])
+    lower, upper, slope = lower[keep], upper[keep], slope[keep]
+    wide = lower < upper
+    # Neighbours on a lattice are one interval; an atom is no part of the interval above it.
+    starts = np.append(True, (lower[1:] != upper[:-1]) | ~(wide[1:] & wide[:-1]))
     lower, upper = lower[starts], upper[np.append(starts[1:], True)]
-    return _Part(lower, upper, part.log_slope[keep][starts], np.zeros(len(lower), dtype=bool))
+    return _Part(lower, upper, slope[starts], np.zeros(len(lower), dtype=bool))
 
 
 # Ends as numbers --------------------------------------------------------------------------------

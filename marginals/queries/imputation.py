@@ -14,7 +14,8 @@ from marginals.columns.decoding import restored
 from marginals.columns.dtypes import family
 from marginals.columns.table_coercion import as_frame
 from marginals.densities import Density, Univariates
-from marginals.queries.moments import modes, moments, most_likely
+from marginals.queries.modes import modes
+from marginals.queries.moments import moments
 from marginals.queries.named_rows import NamedModel, seed_of
 from marginals.queries.positions import seeded
 from marginals.queries.requests import as_objects, like
@@ -195,12 +196,10 @@ def _filled(series: pd.Series, missing: npt.NDArray[np.bool_], values: Any) -> p
 
 def _summary(parts: Univariates, schema: Schema, column: Column, method: Method) -> Any:
     """Return the fills of one column, as an array of objects."""
-    if isinstance(column.kind, Categorical) and not (method == "median" and column.ordered):
-        codes = most_likely(parts, len(column.kind.categories or ()))
-        return as_objects(decode_column(schema, column.name, codes))
-    if method == "mean":
+    unordered = isinstance(column.kind, Categorical) and not (method == "median" and column.ordered)
+    if method == "mean" and not unordered:
         return as_objects(mean_values(column, moments(parts, column)[0]))
-    if method == "mode":
+    if method == "mode" or unordered:
         return as_objects(decode_column(schema, column.name, modes(parts, column)))
     half = torch.full((1, 1, 1), 0.5, dtype=torch.float64)
     return as_objects(decode_column(schema, column.name, parts.ppf(half)[0, :, 0]))

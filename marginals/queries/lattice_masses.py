@@ -1,0 +1,44 @@
+"""The values of a lattice and their probabilities, and points of the model's scale as numbers."""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from marginals.columns.axis import Axis, quiet
+from marginals.columns.lattice_axis import LatticeAxis
+from marginals.densities import Univariates
+from marginals.densities.univariate_cells import log_mass
+
+FloatArray = npt.NDArray[np.float64]
+
+# A lattice with more values than this between its extreme quantiles is not summed.
+MOST_VALUES = 4096
+# Probability ignored at each end when the values of a lattice are summed.
+TAIL = 1e-10
+
+
+def lattice_masses(parts: Univariates, line: LatticeAxis) -> tuple[FloatArray, Tensor] | None:
+    """Return the values between extreme quantiles (V,) and their log masses (V, B).
+
+    None if there are more than `MOST_VALUES`. Values beyond have a probability below 2e-10.
+    """
+    tail = torch.tensor([TAIL, 1 - TAIL], dtype=torch.float64)[:, None, None]
+    ends = numbers_at(line, parts.quantile(tail.log(), torch.log1p(-tail)))
+    low, high = float(ends.min()), float(ends.max())
+    if not (high - low) / line.step < MOST_VALUES:
+        return None
+    count = round((high - low) / line.step) + 1
+    values = np.arange(count, dtype=np.float64) * line.step + low
+    with quiet():
+        cells = line.rounded(values)
+    ends_of = (torch.from_numpy(end)[:, None, None].to(parts.log_evidence) for end in cells)
+    return values, log_mass(*map(parts.evaluate, ends_of))[..., 0].double().cpu()
+
+
+def numbers_at(line: Axis, x: Tensor) -> Tensor:
+    """Return points of the model's scale as numbers of the column, in float64."""
+    model = x.detach().cpu().double().numpy()
+    with quiet():
+        numbers = np.asarray(line.numbers(model.reshape(-1)), dtype=np.float64)
+    return torch.from_numpy(numbers).reshape(x.shape)
