@@ -20,8 +20,8 @@ from marginals.queries.named_rows import NamedModel
 _TAILS = 10.0 ** torch.linspace(-4, -2.1, 16, dtype=torch.float64)
 _LEVELS = torch.cat([_TAILS, torch.linspace(0.01, 0.99, 99, dtype=torch.float64), 1 - _TAILS])
 _LEVELS = _LEVELS.sort().values
-# The best of these are refined, each by rounds of evenly spaced points between its neighbours.
-_STARTS, _POINTS, _ROUNDS = 4, 9, 12
+# The highest peaks among these are refined, by rounds of even points between their neighbours.
+_STARTS, _POINTS, _ROUNDS = 6, 9, 12
 # An atom competes with an interval of this share of the range from the 1 % to the 99 % quantile.
 _WIDTH = 0.01
 
@@ -34,7 +34,7 @@ class Modes(NamedModel):
 
         It is the category or the integer or rounded value with the largest probability. For a
         continuous column it is where the density, per unit of the column, is largest: found from
-        131 quantiles between 0.0001 and 0.9999, the best of which are refined. An atom is the mode
+        131 quantiles between 0.0001 and 0.9999, whose highest peaks are refined. An atom is the mode
         if it is as likely as the values around that point, within an interval as wide as 1 % of the
         range from the 1 % to the 99 % quantile.
         """
@@ -76,7 +76,10 @@ def _smooth(parts: Univariates, column: Column) -> Tensor:
     """Search for the highest point of densities, and compare it with the atoms, (B,)."""
     levels = _LEVELS[:, None, None]
     grid = parts.quantile(levels.log(), torch.log1p(-levels))[..., 0].double().cpu()  # (Q, B)
-    start = _log_heights(parts, grid, column).topk(_STARTS, 0).indices  # (S, B)
+    heights = _log_heights(parts, grid, column)
+    beside = torch.nn.functional.pad(heights, (0, 0, 1, 1), value=-torch.inf)
+    peaks = (heights >= beside[:-2]) & (heights >= beside[2:])
+    start = heights.where(peaks, -torch.inf).topk(_STARTS, 0).indices  # (S, B)
     low, high = (
         grid.gather(0, (start + step).clamp(0, len(grid) - 1)) for step in (-1, 1)
     )  # (S, B)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -38,13 +37,12 @@ class Probabilities(NamedModel):
         described = schema.columns[position]
         density, known = requests.conditioned(density, schema, given, [position])
         if isinstance(described.kind, Categorical):
-            codes = torch.arange(len(described.kind.categories or ()), dtype=torch.float64)
-            shares = log_probabilities(density, known, position, len(codes))
-            points = codes
+            points = torch.arange(len(described.kind.categories or ()), dtype=torch.float64)
+            shares = log_probabilities(density, known, position, len(points)).exp()
         else:
             points, shares = _lattice(density, known, position, described)
         values = pd.Index(decode_column(schema, described.name, points), name=described.name)
-        table = pd.DataFrame(shares.exp().numpy(), columns=values)
+        table = pd.DataFrame(shares.numpy(), columns=values)
         if requests.is_single(given):
             return table.iloc[0].rename(None)
         return table.set_axis(given.index) if isinstance(given, pd.DataFrame) else table
@@ -65,7 +63,7 @@ def log_probabilities(density: Density, known: Evidence, position: int, count: i
 def _lattice(
     density: Density, known: Evidence, position: int, column: Column
 ) -> tuple[Tensor, Tensor]:
-    """Return the values of a lattice (V,) on the model's scale and log probabilities (B, V)."""
+    """Return the values of a lattice (V,) on the model's scale and probabilities (B, V)."""
     line = column.axis
     if not isinstance(line, LatticeAxis):
         raise TypeError(
@@ -80,10 +78,10 @@ def _lattice(
                 f"Expected column {column.name!r} to have at most {MOST_VALUES} likely values; got "
                 "more. Ask for `prob` of intervals."
             )
-        found.append(pd.DataFrame(masses[1].exp().T.numpy(), columns=masses[0]))
+        with quiet():
+            points = line.point(masses[0])  # the same for equal values of other batches
+        found.append(pd.DataFrame(masses[1].exp().T.numpy(), columns=points))
     table = pd.concat(found).fillna(0.0).sort_index(axis=1)
     table = table.loc[:, (table > 0).any()]
-    shares = torch.from_numpy(table.to_numpy())
-    with quiet(), np.errstate(divide="ignore"):
-        points = torch.from_numpy(line.point(table.columns.to_numpy(dtype=np.float64)))
-    return points, (shares / shares.sum(1, keepdim=True)).log()
+    shares = table.to_numpy(copy=True) / table.sum(axis=1).to_numpy()[:, None]
+    return torch.tensor(table.columns.to_numpy()), torch.from_numpy(shares)
