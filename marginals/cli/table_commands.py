@@ -64,13 +64,14 @@ def score(
     data: options.Data,
     output: options.Output = "-",
     keep: Keep = None,
+    handle_unknown: options.HandleUnknown = None,
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
     """Write the log density of each row, in a column log_density; missing cells are fine."""
     import numpy as np
 
-    fitted = load_model(model)
+    fitted = load_model(model, handle_unknown and handle_unknown.value)
     kept: list[Any] = list(keep or [])
     with _rows_out(output, format, json) as append, _bar_for("score", data, format) as advance:
         for frame in table(fitted, data, format, everything=bool(kept)):
@@ -114,13 +115,18 @@ def impute(
     method: Method = Fill.mean,
     draws: Draws = 1,
     seed: options.Seed = 0,
+    handle_unknown: options.HandleUnknown = None,
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
-    """Fill missing cells from the rest of their row; other columns are copied."""
+    """Fill missing cells from the rest of their row; other columns are copied.
+
+    With --handle-unknown missing, categories not seen in training count as not observed, and are
+    copied as they are.
+    """
     if draws > 1 and method is not Fill.draw:
         raise typer.BadParameter("Several draws need --method draw.")
-    fitted = load_model(model)
+    fitted = load_model(model, handle_unknown and handle_unknown.value)
     with _rows_out(output, format, json) as append, _bar_for("impute", data, format) as advance:
         for number, frame in enumerate(table(fitted, data, format, everything=True)):
             for part in _filled(fitted, frame, method.value, draws, _seed(seed, number)):

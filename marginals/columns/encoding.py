@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from marginals.cells.cell import (
+    MISSING,
     NOTHING,
     AnyOf,
     Cell,
@@ -254,17 +255,23 @@ def _read_cell(column: Column, value: Any, strict: bool) -> Cell:
         return _categories_in(column, parts) if categorical else union(parts)
     if isinstance(cell, Exact):
         number = _finite(column, cell.value)
+        if np.isnan(number):  # a category not seen in training
+            return MISSING
         if strict and column.axis.wrong(np.array([number]))[0]:
             _refuse_value(column.axis, number, cell.value)
         return Exact(number)
     if isinstance(cell, OneOf):
-        return OneOf(tuple(sorted({_finite(column, value) for value in cell.values})))
+        numbers_in = {_finite(column, value) for value in cell.values}
+        known = tuple(sorted(number for number in numbers_in if not np.isnan(number)))
+        return OneOf(known) if known or not numbers_in else MISSING
     if cell.low is None and cell.high is None:
         return cell
     if categorical and not column.ordered:
         return _categories_between(column, cell)
     low = None if cell.low is None else _snapped(column, cell.low)
     high = None if cell.high is None else _snapped(column, cell.high)
+    if any(end is not None and np.isnan(end) for end in (low, high)):
+        return MISSING
     if low == np.inf or high == -np.inf:
         _refuse_ends(column, "finite values", cell.low, cell.high, "Leave the cell missing.")
     if low is not None and high is not None and low > high:

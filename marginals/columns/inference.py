@@ -30,13 +30,19 @@ _OBJECT_NUMBERS = {"integer": "whole numbers", "decimal": "decimals"} | dict.fro
 )
 
 
-def infer(frame: Any, given: Mapping[Name, Kind] | None = None, upper: Any = None) -> Schema:
+def infer(
+    frame: Any,
+    given: Mapping[Name, Kind] | None = None,
+    upper: Any = None,
+    unknown: str = "error",
+) -> Schema:
     """Infer what each column of a table is, and its place on the model's scale.
 
     Args:
         frame: a DataFrame, array or tensor.
         given: the kinds of some columns, which are not guessed then.
         upper: the upper ends of censored cells, `frame` holding the lower ones.
+        unknown: what to do with a category that a kind does not list; see `Schema.reading`.
 
     >>> schema = infer(pd.DataFrame({"age": [31, 40, 25], "city": ["Oslo", "Bergen", "Oslo"]}))
     >>> [column.kind for column in schema]
@@ -54,7 +60,7 @@ def infer(frame: Any, given: Mapping[Name, Kind] | None = None, upper: Any = Non
     high = {} if upper is None else upper_columns(blank, frame, upper)
     with quiet():
         columns = [
-            _column(name, column_of(frame, i), kinds.get(name), high.get(i))
+            _column(name, column_of(frame, i), kinds.get(name), high.get(i), unknown)
             for i, name in enumerate(names)
         ]
     return Schema(tuple(columns))
@@ -70,15 +76,16 @@ def _kind(name: Name, kind: Any) -> Kind:
     )
 
 
-def _column(name: Name, series: Any, kind: Kind | None, upper: Any) -> Column:
+def _column(name: Name, series: Any, kind: Kind | None, upper: Any, unknown: str) -> Column:
     found = (
         _guess(name, series, upper is not None) if kind is None else _completed(name, series, kind)
     )
     column = Column(name, found.kind, found.dtype, found.reason, notes=found.notes)
     if isinstance(column.kind, Categorical):
-        ordered = isinstance(series.dtype, pd.CategoricalDtype) and bool(series.dtype.ordered)
-        column = replace(column, ordered=ordered)
-        read_ends(column, series, upper)  # raises for a value that is none of the categories
+        own = isinstance(series.dtype, pd.CategoricalDtype) and bool(series.dtype.ordered)
+        column = replace(column, ordered=own or column.kind.ordered)
+        # Raises for a value that is none of the categories.
+        read_ends(replace(column, unknown=unknown), series, upper)
         return column
     _check_units(column)
     column = _referred(column, series, upper)
@@ -359,8 +366,9 @@ def _completed_categories(name: Any, series: Any, kind: Categorical) -> _Guess:
         )
     dtype = name_of(series.dtype)
     if dtype.startswith("category[") or _holds(dtype, values):
-        return _Guess(Categorical(values), dtype, "given")
-    return _Guess(Categorical(values), "object", "given", ("comes back as object",))
+        return _Guess(replace(kind, categories=values), dtype, "given")
+    note = ("comes back as object",)
+    return _Guess(replace(kind, categories=values), "object", "given", note)
 
 
 def _holds(dtype: str, values: Sequence[Any]) -> bool:

@@ -68,6 +68,9 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         batch_size: rows in a training step of a single model.
         max_steps: the most training steps of a single model; None chooses by the size of the table.
         columns: by name, kinds that override those inferred from dtypes.
+        handle_unknown: how tables and evidence with categories not seen in training are read:
+            "error" refuses them, "missing" counts their cells as not observed. Events and query
+            strings always refuse them.
         max_seconds: the most seconds of training, instead of those of the effort.
         validation_fraction: the share of rows held out to validate a single model.
         n_jobs: processes on a CPU; None for all cores, or one if the effort is "fast".
@@ -110,6 +113,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         batch_size: int | None = None,
         max_steps: int | None = None,
         columns: Mapping[Any, Any] | None = None,
+        handle_unknown: str = "error",
         max_seconds: float | None = None,
         validation_fraction: float = 0.1,
         n_jobs: int | None = None,
@@ -131,6 +135,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         self.batch_size = batch_size
         self.max_steps = max_steps
         self.columns = columns
+        self.handle_unknown = handle_unknown
         self.max_seconds = max_seconds
         self.validation_fraction = validation_fraction
         self.n_jobs = n_jobs
@@ -159,9 +164,10 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         frame = input_frame(X)
         top = None if upper is None else input_frame(upper)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        schema = infer(frame, self.columns, upper=top)
-        data = encode(schema, frame, upper=top).evidence
-        held = None if validation is None else encode(schema, input_frame(validation)).evidence
+        schema = infer(frame, self.columns, upper=top, unknown=self.handle_unknown)
+        reading = schema.reading(self.handle_unknown)
+        data = encode(reading, frame, upper=top).evidence
+        held = None if validation is None else encode(reading, input_frame(validation)).evidence
         weight = None if sample_weight is None else torch.as_tensor(np.asarray(sample_weight))
         device, options = _device(self.device), schema.build_options
         if self._is_single():
@@ -257,7 +263,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
 
     def _parts(self) -> tuple[Density, Schema]:
         check_is_fitted(self, "module_")
-        return self.module_, self.schema_
+        return self.module_, self.schema_.reading(self.handle_unknown)
 
     def _kind(self) -> str:
         return self._fitted_kind

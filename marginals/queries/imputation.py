@@ -81,6 +81,11 @@ class Imputation:
         self.density, self.schema, self.x = density, schema, x
         self.evidence = density.checked(encode(schema, x).evidence)
         self.missing: npt.NDArray[np.bool_] = self.evidence.lower.isnan().cpu().numpy()  # (B, n)
+        frame = as_frame(x, [schema.names[c] for c in self.evidence.columns])
+        for place, position in enumerate(self.evidence.columns):
+            if isinstance(schema.columns[position].kind, Categorical):
+                # A category not seen in training is not observed, and stays as it is.
+                self.missing[:, place] &= frame.iloc[:, place].isna().to_numpy(dtype=bool)
         self.places: list[int] = np.flatnonzero(self.missing.any(0)).tolist()
 
     def summarised(self, method: Method) -> Any:

@@ -34,9 +34,9 @@ class Modes(NamedModel):
 
         It is the category or the integer or rounded value with the largest probability. For a
         continuous column it is where the density, per unit of the column, is largest: found from
-        131 quantiles between 0.0001 and 0.9999, whose highest peaks are refined. An atom is the mode
-        if it is as likely as the values around that point, within an interval as wide as 1 % of the
-        range from the 1 % to the 99 % quantile.
+        131 quantiles between 0.0001 and 0.9999, whose highest peaks are refined. An atom is the
+        mode if it is as likely as the values around that point, within an interval as wide as 1 %
+        of the range from the 1 % to the 99 % quantile.
         """
         density, schema = self._parts()
         position = schema.index(column)

@@ -131,7 +131,7 @@ def event(density: Density, schema: Schema, of: Mapping[Any, Any], given: Any) -
             "Expected an event as a dict of columns, such as {'age': (30, 40)}; got "
             f"{type(of).__name__}. For rows of values ask for `pdf` or `cdf`."
         )
-    cells = read_cells(schema, of)
+    cells = read_cells(schema.reading("error"), of)
     known = read_cells(schema, given or {}) if is_single(given) else {}
     # An exact value that is given has a density. All other exact values need a probability.
     masses = [i for i in cells if not isinstance(known.get(i), Exact)]
@@ -149,6 +149,7 @@ def event(density: Density, schema: Schema, of: Mapping[Any, Any], given: Any) -
 
 def box(schema: Schema, x: Any, below: bool) -> tuple[Evidence, Tensor]:
     """Encode the boxes X <= x, or X > x, of rows; also say which are empty, (B,)."""
+    schema = schema.reading("error")
     if isinstance(x, Mapping):
         frame = pd.DataFrame({schema.names[schema.index(c)]: as_series(v) for c, v in x.items()})
         frame, positions = matched(schema, frame)
