@@ -34,6 +34,15 @@ Method = Annotated[
     Fill,
     typer.Option("--method", help="What to put in a missing cell, given the rest of its row."),
 ]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        metavar="COLUMN",
+        help="A column to fill, added if the table lacks it; may repeat. By default those of the "
+        "table.",
+    ),
+]
 Draws = Annotated[
     int, typer.Option("--draws", min=1, help="Completed copies of each row, with --method draw.")
 ]
@@ -56,6 +65,7 @@ def add(app: typer.Typer) -> None:
         app,
         "marginals impute model.mdma data.csv -o full.csv",
         "marginals impute model.mdma data.csv --method draw --draws 5 --seed 1 -o full.parquet",
+        "marginals impute model.mdma data.csv --column income --handle-unknown missing",
     )(impute)
 
 
@@ -114,6 +124,7 @@ def impute(
     output: options.Output = "-",
     method: Method = Fill.mean,
     draws: Draws = 1,
+    column: Columns = None,
     seed: options.Seed = 0,
     handle_unknown: options.HandleUnknown = None,
     format: options.Format = None,
@@ -127,27 +138,24 @@ def impute(
     if draws > 1 and method is not Fill.draw:
         raise typer.BadParameter("Several draws need --method draw.")
     fitted = load_model(model, handle_unknown and handle_unknown.value)
+    own = models.named(fitted.schema_.names, column or [], "--column", "columns of the model")
     with _rows_out(output, format, json) as append, _bar_for("impute", data, format) as advance:
         for number, frame in enumerate(table(fitted, data, format, everything=True)):
-            for part in _filled(fitted, frame, method.value, draws, _seed(seed, number)):
+            for part in _filled(fitted, frame, own, method.value, draws, _seed(seed, number)):
                 append(part)
             advance(len(frame))
 
 
 def _filled(
-    model: Any, frame: "pd.DataFrame", method: str, draws: int, seed: int
+    model: Any, frame: "pd.DataFrame", columns: list[Any], method: str, draws: int, seed: int
 ) -> Iterator["pd.DataFrame"]:
     """Complete a table, once or several times; copies have the columns row and draw."""
-    from marginals.columns import Integer
-
     own = _modelled(model, frame)
-    full = model.impute(own, method=method, draws=draws, random_state=seed)
+    full = model.impute(own, method=method, draws=draws, random_state=seed, columns=columns or None)
     for draw, one in enumerate(full if isinstance(full, list) else [full]):
         filled = frame.copy()
-        for name in own.columns:
-            whole = isinstance(model.schema_[name].kind, Integer)
-            # The mean of integers is no integer: the type must not depend on which batch has gaps.
-            filled[name] = one[name].astype(float) if whole and method == "mean" else one[name]
+        for name in one.columns:
+            filled[name] = one[name]
         if draws > 1:
             filled.insert(0, "draw", draw)
             filled.insert(0, "row", frame.index)

@@ -26,15 +26,28 @@ Method = Literal["mean", "median", "mode"]
 class Imputations(NamedModel):
     """Missing cells filled from their conditional distributions, by column names."""
 
-    def impute(self, x: Any, method: str = "mean", draws: int = 1, random_state: Any = None) -> Any:
+    def impute(
+        self,
+        x: Any,
+        method: str = "mean",
+        draws: int = 1,
+        random_state: Any = None,
+        *,
+        columns: Any = None,
+    ) -> Any:
         """Fill the missing cells of a table; observed cells stay as they are.
+
+        Integer columns are filled with whole numbers: their mean is rounded (`mean` has the exact
+        one). A column that was fitted as integers, and became floats to hold gaps, is integers
+        again. With `handle_unknown="missing"`, categories not seen in training stay as they are.
 
         Args:
             x: a table with some of the model's columns.
-            method: conditional "mean", "median" or "mode" (the most likely of 99 quantiles), or a
-                joint "draw". Categories take their most likely value unless drawn.
+            method: conditional "mean", "median" or "mode", or a joint "draw". Categories take
+                their most likely value unless drawn.
             draws: for method "draw", the number of completed tables.
             random_state: seed for the draws.
+            columns: the columns to fill, by default those of `x`. Columns that `x` lacks are added.
 
         Returns:
             A completed table of the type of `x`, or a list of them if `draws` > 1.
@@ -48,7 +61,7 @@ class Imputations(NamedModel):
                 f"Expected `draws` to be 1, or more for method 'draw'; got {draws} for {method!r}."
             )
         density, schema = self._parts()
-        filled = Imputation(density, schema, x)
+        filled = Imputation(density, schema, x, columns)
         if method == "draw":
             tables = filled.drawn(draws, seeded(density, seed_of(random_state)))
             return tables if draws > 1 else tables[0]
@@ -74,10 +87,13 @@ class Imputation:
     Args:
         density: the density on the model's scale.
         schema: the schema of its columns.
-        x: a table with some of the columns; missing cells are filled, columns are not added.
+        x: a table with some of the columns.
+        columns: the columns to fill, by default those of `x`. Columns that `x` lacks are added.
     """
 
-    def __init__(self, density: Density, schema: Schema, x: Any) -> None:
+    def __init__(self, density: Density, schema: Schema, x: Any, columns: Any = None) -> None:
+        chosen = None if columns is None else schema.positions(columns)
+        x = x if chosen is None else _with_columns(x, [schema.names[i] for i in chosen])
         self.density, self.schema, self.x = density, schema, x
         self.evidence = density.checked(encode(schema, x).evidence)
         self.missing: npt.NDArray[np.bool_] = self.evidence.lower.isnan().cpu().numpy()  # (B, n)
@@ -86,6 +102,8 @@ class Imputation:
             if isinstance(schema.columns[position].kind, Categorical):
                 # A category not seen in training is not observed, and stays as it is.
                 self.missing[:, place] &= frame.iloc[:, place].isna().to_numpy(dtype=bool)
+        if chosen is not None:
+            self.missing[:, [c not in chosen for c in self.evidence.columns]] = False
         self.places: list[int] = np.flatnonzero(self.missing.any(0)).tolist()
 
     def summarised(self, method: Method) -> Any:
@@ -172,8 +190,8 @@ class Imputation:
         names = [self.schema.names[c] for c in self.evidence.columns]
         frame = as_frame(self.x, names).copy()
         for place, values in fills.items():
-            name = frame.columns[place]
-            frame[name] = _filled(frame[name], self.missing[:, place], values)
+            name, column = frame.columns[place], self.schema.columns[self.evidence.columns[place]]
+            frame[name] = _filled(frame[name], self.missing[:, place], values, column)
         return like(self.x, frame)
 
 
@@ -185,13 +203,30 @@ def check_level(level: float) -> None:
         )
 
 
-def _filled(series: pd.Series, missing: npt.NDArray[np.bool_], values: Any) -> pd.Series:
-    """Put values into a column, which keeps its dtype if they fit it, and becomes float if not."""
+def _with_columns(x: Any, names: list[Any]) -> Any:
+    """Return a table with the columns that it lacks added at the end, missing."""
+    absent = [name for name in names if isinstance(x, pd.DataFrame) and name not in x.columns]
+    blank = pd.DataFrame(None, index=getattr(x, "index", None), columns=absent, dtype=object)
+    return pd.concat([x, blank], axis=1) if absent else x
+
+
+def _filled(
+    series: pd.Series, missing: npt.NDArray[np.bool_], values: Any, column: Column
+) -> pd.Series:
+    """Put values into a column, which keeps its dtype if they fit it, and becomes float if not.
+
+    A column without any value, and integers held as floats because of gaps, get the dtype fitted.
+    """
     filled = series.astype(object)
     filled.iloc[np.flatnonzero(missing)] = list(values)
+    dtype = series.dtype
+    fitted = decode(Schema((column,)), torch.empty(0, 1)).iloc[:, 0].dtype
+    whole = isinstance(column.kind, Integer) and dtype.kind == "f" and fitted.kind in "iu"
+    if whole or bool(series.isna().all()):
+        dtype = fitted
     try:
         with np.errstate(invalid="raise"):  # a mean may lie beyond the integers of the dtype
-            return filled.astype(series.dtype)
+            return filled.astype(dtype)
     except (TypeError, ValueError, ArithmeticError):
         numbers = pd.api.types.infer_dtype(list(values)) in ("floating", "integer")
         if numbers and pd.api.types.is_numeric_dtype(series.dtype):
@@ -203,7 +238,8 @@ def _summary(parts: Univariates, schema: Schema, column: Column, method: Method)
     """Return the fills of one column, as an array of objects."""
     unordered = isinstance(column.kind, Categorical) and not (method == "median" and column.ordered)
     if method == "mean" and not unordered:
-        return as_objects(mean_values(column, moments(parts, column)[0]))
+        means = mean_values(column, moments(parts, column)[0])
+        return as_objects(np.rint(means) if isinstance(column.kind, Integer) else means)
     if method == "mode" or unordered:
         return as_objects(decode_column(schema, column.name, modes(parts, column)))
     half = torch.full((1, 1, 1), 0.5, dtype=torch.float64)
