@@ -16,6 +16,7 @@ from marginals.columns.dtypes import family, unit
 from marginals.densities import Density, View
 from marginals.queries import requests
 from marginals.queries.copula import Copulas
+from marginals.queries.correlations import Correlations
 from marginals.queries.imputation import Imputations, mean_values
 from marginals.queries.independence import Independence
 from marginals.queries.information import Entropy, Information
@@ -36,6 +37,7 @@ class TableDensity(
     Surprises,
     Modes,
     Probabilities,
+    Correlations,
 ):
     """A distribution over the columns of a table, queried by their names.
 
