@@ -175,9 +175,9 @@ def encode_bounds(schema: Schema, column: Name, lower: Any, upper: Any) -> tuple
 # Dicts ------------------------------------------------------------------------------------------
 
 
-def encode_cells(schema: Schema, cells: Mapping[Any, Any]) -> Encoded:
-    """Encode a dict of exact and missing cells as one row; refuse values that cannot occur."""
-    return encode_boxes(schema, read_cells(schema, cells, strict=True))
+def encode_cells(schema: Schema, cells: Mapping[Any, Any], *, strict: bool = True) -> Encoded:
+    """Encode a dict as one row, or as disjoint boxes if a set or union of numbers has gaps."""
+    return encode_boxes(schema, read_cells(schema, cells, strict=strict))
 
 
 def read_cells(

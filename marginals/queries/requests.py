@@ -21,6 +21,7 @@ from marginals.columns.encoding import (
 from marginals.columns.table_coercion import as_series, matched
 from marginals.densities import Density
 from marginals.densities.union import GivenUnion
+from marginals.queries.outside_data import warn_outside
 
 __all__ = [
     "Event",
@@ -93,6 +94,7 @@ def conditioned(
     """
     encoded = _encoded(schema, given)
     check_apart(schema, requested, encoded.evidence)
+    warn_outside(density, schema, encoded.evidence, is_single(given))
     if not is_single(given) or len(encoded.evidence) == 1:
         return density, encoded.evidence
     return GivenUnion(density, encoded.evidence, encoded.log_jacobian), _nothing().evidence
@@ -144,7 +146,9 @@ def event(density: Density, schema: Schema, of: Mapping[Any, Any], given: Any) -
         boxes = encode_boxes(schema, cells, masses, _MOST_BOXES)
         return Event(density, boxes, replace(_nothing(), evidence=rows), joint=False)
     every = encode_boxes(schema, {**known, **cells, **shared}, masses, _MOST_BOXES)
-    return Event(density, every, _encoded(schema, given), joint=True)
+    encoded = _encoded(schema, given)
+    warn_outside(density, schema, encoded.evidence, alternatives=True)
+    return Event(density, every, encoded, joint=True)
 
 
 def box(schema: Schema, x: Any, below: bool) -> tuple[Evidence, Tensor]:

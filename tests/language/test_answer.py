@@ -155,6 +155,7 @@ def texts(draw: st.DrawFn) -> str:
     return f"P({', '.join(draw(st.lists(CONDITIONS, min_size=1, max_size=3)))}{given})"
 
 
+@pytest.mark.filterwarnings("ignore::marginals.OutsideDataWarning")
 @settings(max_examples=250)
 @given(text=texts())
 def test_any_query_is_answered_or_refused(model: Any, text: str) -> None:

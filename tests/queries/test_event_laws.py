@@ -198,6 +198,7 @@ def test_a_column_on_both_sides(model: MDMA, data: st.DataObject) -> None:
         )
 
 
+@pytest.mark.filterwarnings("ignore::marginals.OutsideDataWarning")
 def test_far_tails_are_ratios_in_log_space(model: MDMA) -> None:
     for low in (100, 300, 1000, 3000):
         given = {"x": (low, None)}

@@ -145,6 +145,7 @@ def test_query_strings_say_the_same(model: MDMA) -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore::marginals.OutsideDataWarning")
 def test_far_out_unions_keep_their_digits(model: MDMA) -> None:
     """The probabilities of a category sum to one given points in either far tail."""
     shares = model.probabilities("city", given={"x": {-1e4, 1e4}})
