@@ -67,6 +67,7 @@ class GivenUnion(Density):
         """Return the log value of each row of checked evidence, (B,), all rows at once."""
         if not evidence.columns:
             return evidence.lower.new_zeros(len(evidence))
+        self._check_free(evidence.columns)
         count = len(self.boxes)
         place = torch.arange(count, device=evidence.lower.device).repeat(len(evidence))
         values, _ = self.base.contract_given(evidence.repeat(count), self.boxes, place)
@@ -76,6 +77,7 @@ class GivenUnion(Density):
         self, requested: Evidence, given: Evidence, place: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Return the log values of requested rows given their evidence, and of the evidence."""
+        self._check_free(requested.columns)
         count, device = len(self.boxes), given.lower.device
         every = torch.arange(count, device=device)
         rows = torch.arange(len(requested), device=device) if place is None else place
@@ -89,11 +91,7 @@ class GivenUnion(Density):
         known = self.checked(given)
         free = [c for c in range(self.columns) if c not in self.boxes.columns]
         asked = free if columns is None else columns
-        if set(asked) & set(self.boxes.columns):
-            raise ValueError(
-                f"Expected columns that are not given; got {list(asked)}, where "
-                f"{list(self.boxes.columns)} are. Leave these out."
-            )
+        self._check_free(asked)
         return UnionUnivariates(self.base.univariates(self._joint(known), asked), self.log_scale)
 
     def sample_rows(
@@ -115,6 +113,13 @@ class GivenUnion(Density):
     def extra_repr(self) -> str:
         """Show the boxes."""
         return f"boxes={self.boxes!r}"
+
+    def _check_free(self, columns: Sequence[int]) -> None:
+        given = sorted(set(columns) & set(self.boxes.columns))
+        if given:
+            raise ValueError(
+                f"Expected columns that are not given; got {given}, which are. Leave these out."
+            )
 
     def _joint(self, given: Evidence) -> Evidence:
         """Return every row of evidence with every box, (B K)."""
