@@ -23,6 +23,7 @@ MODULES = {
     "marginals.queries": "Queries on a `Density` by column positions; `MDMA` has them by name.",
     "marginals.causal": 'Needs causal-learn: `pip install "marginals[causal]"`.',
     "marginals.synthesis": "The quality of synthetic rows.",
+    "marginals.checking": "How far to trust a model on a table.",
     "marginals.plotting": 'Needs matplotlib: `pip install "marginals[plot]"`.',
     "marginals.cells": "Cells as users give them, and evidence as densities take it.",
     "marginals.columns": "Column kinds and schemas, and the encoding of cells as evidence.",

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from marginals.causal import causal_graph
     from marginals.cells import Evidence
-    from marginals.columns import Categorical, Continuous, Integer, Schema
+    from marginals.columns import (
+        Categorical,
+        Continuous,
+        Discrete,
+        Integer,
+        Schema,
+        SchemaWarning,
+    )
     from marginals.densities import NMDMA, Density, Mixture, TensorDensity
     from marginals.densities.build import build
     from marginals.estimators.cross_fit import CrossFit, cross_fit
@@ -34,6 +41,7 @@ __all__ = [
     "Continuous",
     "CrossFit",
     "Density",
+    "Discrete",
     "Evidence",
     "FileError",
     "FitConfig",
@@ -46,6 +54,7 @@ __all__ = [
     "Mixture",
     "OutsideDataWarning",
     "Schema",
+    "SchemaWarning",
     "TableView",
     "TensorDensity",
     "Tree",
@@ -62,7 +71,7 @@ __all__ = [
 _HOMES = {
     "causal": ["causal_graph"],
     "cells": ["Evidence"],
-    "columns": ["Categorical", "Continuous", "Integer", "Schema"],
+    "columns": ["Categorical", "Continuous", "Discrete", "Integer", "Schema", "SchemaWarning"],
     "densities": ["NMDMA", "Density", "Mixture", "TensorDensity"],
     "densities.build": ["build"],
     "estimators.cross_fit": ["CrossFit", "cross_fit"],
@@ -81,8 +90,8 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 # Public packages below the top: classes that methods return, and functions for experts.
 _PACKAGES = (
-    *("causal", "cells", "columns", "densities", "language", "leaves", "plotting", "queries"),
-    *("structure", "synthesis", "training"),
+    *("causal", "cells", "checking", "columns", "densities", "language", "leaves", "plotting"),
+    *("queries", "structure", "synthesis", "training"),
 )
 
 

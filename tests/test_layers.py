@@ -11,8 +11,8 @@ PACKAGE = Path(__file__).parents[1] / "marginals"
 # From the bottom up; a module may import from its own layer and those before it.
 LAYERS = [
     *("numerics", "runtime", "structure", "cells", "leaves", "tensors", "densities", "io"),
-    *("training", "selection", "columns", "language", "queries", "estimators", "synthesis"),
-    *("plotting", "causal", "cli"),
+    *("training", "selection", "columns", "language", "queries", "synthesis", "plotting"),
+    *("checking", "estimators", "causal", "cli"),
 ]
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 

@@ -14,6 +14,7 @@ from marginals.cli import (
     anomalies,
     asking,
     causal_command,
+    check_command,
     dependence_commands,
     fit_commands,
     plot_commands,
@@ -56,7 +57,7 @@ def program(
 
 
 for part in (
-    *(fit_commands, asking, table_commands, anomalies, dependence_commands),
+    *(fit_commands, check_command, asking, table_commands, anomalies, dependence_commands),
     *(causal_command, plot_commands),
 ):
     part.add(app)

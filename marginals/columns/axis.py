@@ -40,9 +40,18 @@ class Axis(ABC):
 
     column: Column
 
+    @property
+    @abstractmethod
+    def bounds(self) -> tuple[float, float]:
+        """The ends of the values as numbers, infinite where there is none."""
+
     @abstractmethod
     def wrong(self, numbers: Floats) -> Flags:
         """Say which values cannot occur; missing ones can."""
+
+    def beyond(self, numbers: Floats) -> Flags:
+        """Say which values cannot occur only because of bounds, or of a table of values."""
+        return self.wrong(numbers)
 
     @abstractmethod
     def fault(self, number: float) -> tuple[str, str]:
@@ -104,6 +113,11 @@ class CodeAxis(Axis):
 
     column: Column
     count: int
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The first and the last code."""
+        return 0.0, self.count - 1.0
 
     def wrong(self, numbers: Floats) -> Flags:
         """Return False: categories are checked as they are read."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, NoReturn, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,14 @@ from marginals.cells.evidence import Evidence
 from marginals.columns.axis import Axis, Flags, Floats, quiet
 from marginals.columns.cell_reading import number_of, numbers
 from marginals.columns.kinds import Categorical
+from marginals.columns.refusals import (
+    Strict,
+    refuse_ends,
+    refuse_infinite,
+    refuse_order,
+    refuse_value,
+    refused,
+)
 from marginals.columns.schema import Column, Name, Schema
 from marginals.columns.table_coercion import (
     as_series,
@@ -111,7 +119,7 @@ class _Part(NamedTuple):
 
 
 def encode(
-    schema: Schema, frame: Any, upper: Any = None, columns: Any = None, *, strict: bool = True
+    schema: Schema, frame: Any, upper: Any = None, columns: Any = None, *, strict: Strict = "all"
 ) -> Encoded:
     """Encode a table: a DataFrame with some of the columns by name, or an array of all of them.
 
@@ -121,7 +129,8 @@ def encode(
             only one end is missing, that side is open. A column of pandas intervals has both ends.
         upper: upper ends of (some of) the same columns; a cell whose ends are equal is exact.
         columns: selects columns of a frame, and names those of an array.
-        strict: whether a value that the column cannot take raises, or makes the row empty.
+        strict: which values that a column cannot take raise an error; the others make their row
+            empty. "declared" spares those beyond inferred bounds, or not in an inferred table.
     """
     frame, positions = matched(schema, frame, columns)
     high = {} if upper is None else upper_columns(schema, frame, upper)
@@ -130,8 +139,7 @@ def encode(
         for place, i in enumerate(positions):
             column, series = schema.columns[i], column_of(frame, place)
             ends = read_ends(column, series, high.get(i))
-            if strict:
-                check_possible(column.axis, series, ends)
+            check_possible(column.axis, series, ends, strict)
             parts.append(_part(column.axis, ends))
     return _assembled(parts, positions, len(frame))
 
@@ -175,20 +183,20 @@ def encode_bounds(schema: Schema, column: Name, lower: Any, upper: Any) -> tuple
 # Dicts ------------------------------------------------------------------------------------------
 
 
-def encode_cells(schema: Schema, cells: Mapping[Any, Any], *, strict: bool = True) -> Encoded:
+def encode_cells(schema: Schema, cells: Mapping[Any, Any], *, strict: Strict = "all") -> Encoded:
     """Encode a dict as one row, or as disjoint boxes if a set or union of numbers has gaps."""
     return encode_boxes(schema, read_cells(schema, cells, strict=strict))
 
 
 def read_cells(
-    schema: Schema, cells: Mapping[Any, Any], *, strict: bool = False
+    schema: Schema, cells: Mapping[Any, Any], *, strict: Strict = "none"
 ) -> dict[int, Cell]:
     """Return cells as users write them as cells of numbers, by the position of their column.
 
     Args:
         schema: of the fitted table.
         cells: by name or position of a column; see `as_cell`.
-        strict: whether an exact value that the column cannot take raises.
+        strict: which exact values that the column cannot take raise an error, as in `encode`.
     """
     positions = schema.positions(cells)
     with quiet():
@@ -217,9 +225,12 @@ def encode_boxes(
     with quiet():
         for i, cell in cells.items():
             axis = schema.columns[i].axis
-            if isinstance(cell, OneOf) and isinstance(axis.column.kind, Categorical):
-                sets[i] = _mask(cell, len(axis.column.codes))
-                parts.append(_nothing(1, empty=not cell.values))
+            listed = axis.column.listed
+            if isinstance(cell, OneOf | AnyOf) and listed is not None:
+                codes = axis.point(_values_in(axis, cell))
+                codes = codes[~np.isnan(codes)]
+                sets[i] = _mask(codes, len(listed))
+                parts.append(_nothing(1, empty=not len(codes)))
             else:
                 parts.append(_pieces(axis, cell, i in masses))
     counts = [len(part.lower) for part in parts]
@@ -235,6 +246,14 @@ def encode_boxes(
     return _assembled(parts, tuple(cells), rows, sets)
 
 
+def _values_in(axis: Axis, cell: OneOf | AnyOf) -> Floats:
+    """Return the values of a cell of a column that lists its values."""
+    if isinstance(cell, OneOf):
+        return np.array(cell.values, dtype=np.float64)
+    every = axis.numbers(np.arange(len(axis.column.listed or ()), dtype=np.float64))
+    return np.array([value for value in every.tolist() if contains(cell, value)])
+
+
 def has_mass(column: Column, cell: Cell) -> bool:
     """Say whether a cell of numbers has a probability, be it 0, and not only a density."""
     if isinstance(cell, Interval | AnyOf):
@@ -243,7 +262,7 @@ def has_mass(column: Column, cell: Cell) -> bool:
     return bool((column.axis.has_mass(values) | column.axis.wrong(values)).all())
 
 
-def _read_cell(column: Column, value: Any, strict: bool) -> Cell:
+def _read_cell(column: Column, value: Any, strict: Strict) -> Cell:
     categorical = isinstance(column.kind, Categorical)
     if categorical and isinstance(value, pd.Interval):
         value = Exact(value)  # a category, as of pd.cut
@@ -257,8 +276,8 @@ def _read_cell(column: Column, value: Any, strict: bool) -> Cell:
         number = _finite(column, cell.value)
         if np.isnan(number):  # a category not seen in training
             return MISSING
-        if strict and column.axis.wrong(np.array([number]))[0]:
-            _refuse_value(column.axis, number, cell.value)
+        if refused(column.axis, np.array([number]), strict)[0]:
+            refuse_value(column.axis, number, cell.value)
         return Exact(number)
     if isinstance(cell, OneOf):
         numbers_in = {_finite(column, value) for value in cell.values}
@@ -273,16 +292,16 @@ def _read_cell(column: Column, value: Any, strict: bool) -> Cell:
     if any(end is not None and np.isnan(end) for end in (low, high)):
         return MISSING
     if low == np.inf or high == -np.inf:
-        _refuse_ends(column, "finite values", cell.low, cell.high, "Leave the cell missing.")
+        refuse_ends(column, "finite values", cell.low, cell.high, "Leave the cell missing.")
     if low is not None and high is not None and low > high:
-        _refuse_ends(column, "lower ends below upper ends", cell.low, cell.high, "Swap the ends.")
+        refuse_ends(column, "lower ends below upper ends", cell.low, cell.high, "Swap the ends.")
     return Interval(low, high, cell.low_closed, cell.high_closed)
 
 
 def _finite(column: Column, value: Any) -> float:
     number = _snapped(column, value)
     if np.isinf(number):
-        _refuse_infinite(column, number)
+        refuse_infinite(column, number)
     return number
 
 
@@ -294,7 +313,7 @@ def _categories_between(column: Column, cell: Interval) -> Cell:
     """Return the categories in an interval, if categories and ends are all numbers."""
     ends = [end for end in (cell.low, cell.high) if end is not None]
     if not all(map(_is_number, (*column.codes, *ends))):
-        _refuse_order(column, cell.low, cell.high)
+        refuse_order(column, cell.low, cell.high)
     return OneOf(tuple(float(c) for value, c in column.codes.items() if contains(cell, value)))
 
 
@@ -367,7 +386,7 @@ def read_ends(column: Column, series: Any, upper: Any = None) -> Ends:
         infinite = np.isinf(low)
         if infinite.any():
             at = int(infinite.argmax())
-            _refuse_infinite(column, low[at], row_of(series, at))
+            refuse_infinite(column, low[at], row_of(series, at))
         return Ends(low, low)
     if upper is not None:
         raise TypeError(
@@ -385,13 +404,13 @@ def _ordered(column: Column, sides: tuple[Any, Any], low: Floats, high: Floats) 
         if bad.any():
             at = int(bad.argmax())
             ends = sides[0].iloc[at], sides[1].iloc[at]
-            _refuse_ends(column, expected, *ends, remedy, row_of(sides[0], at))
+            refuse_ends(column, expected, *ends, remedy, row_of(sides[0], at))
 
     missing = np.isnan(low) & np.isnan(high)
     apart = ~(missing | (low == high))
     if isinstance(column.kind, Categorical) and not column.ordered and apart.any():
         at = int(apart.argmax())
-        _refuse_order(column, sides[0].iloc[at], sides[1].iloc[at], row_of(sides[0], at))
+        refuse_order(column, sides[0].iloc[at], sides[1].iloc[at], row_of(sides[0], at))
     low = np.where(np.isnan(low) & ~missing, -np.inf, low)
     high = np.where(np.isnan(high) & ~missing, np.inf, high)
     refuse_first(low > high, "lower ends below upper ends", "Swap the ends.")
@@ -449,9 +468,9 @@ def _assembled(
     return Encoded(evidence, torch.from_numpy(slope), torch.from_numpy(empty))
 
 
-def _mask(cell: OneOf, count: int) -> Tensor:
+def _mask(codes: Floats, count: int) -> Tensor:
     mask = torch.zeros(1, count, dtype=torch.bool)
-    mask[0, [int(code) for code in cell.values]] = True
+    mask[0, codes.astype(np.int64).tolist()] = True
     return mask
 
 
@@ -459,42 +478,9 @@ def _tensor(values: Floats) -> Tensor:
     return torch.from_numpy(np.array(values, dtype=np.float64))
 
 
-# Errors -----------------------------------------------------------------------------------------
-
-
-def check_possible(axis: Axis, series: Any, ends: Ends) -> None:
+def check_possible(axis: Axis, series: Any, ends: Ends, strict: Strict = "all") -> None:
     """Refuse exact values that cannot occur."""
-    wrong = (ends.low == ends.high) & axis.wrong(ends.low)
+    wrong = (ends.low == ends.high) & refused(axis, ends.low, strict)
     if wrong.any():
         at = int(wrong.argmax())
-        _refuse_value(axis, float(ends.low[at]), series.iloc[at], row_of(series, at))
-
-
-def _refuse_value(axis: Axis, number: float, value: Any, place: str = "") -> NoReturn:
-    expected, remedy = axis.fault(number)
-    raise ValueError(
-        f"Expected column {axis.column.name!r} {expected}; got {value}{place}. {remedy}"
-    )
-
-
-def _refuse_ends(
-    column: Column, expected: str, low: Any, high: Any, remedy: str, place: str = ""
-) -> NoReturn:
-    raise ValueError(
-        f"Expected column {column.name!r} to have {expected}; got {low} and {high}{place}. {remedy}"
-    )
-
-
-def _refuse_order(column: Column, low: Any, high: Any, place: str = "") -> NoReturn:
-    raise TypeError(
-        f"Expected a category or a set of them for column {column.name!r}, whose categories have "
-        f"no order; got an interval from {low!r} to {high!r}{place}. Use a set, or an ordered "
-        "category dtype when fitting."
-    )
-
-
-def _refuse_infinite(column: Column, number: float, place: str = "") -> NoReturn:
-    raise ValueError(
-        f"Expected column {column.name!r} to hold finite numbers; got {number}{place}. For an open "
-        "end use an interval: two frames, the second as `upper=`, or a pair with None."
-    )
+        refuse_value(axis, float(ends.low[at]), series.iloc[at], row_of(series, at))

@@ -43,6 +43,11 @@ class Margin:
         """The ends of the values, which may be infinite."""
         return float(self.distribution.ppf(0.0)), float(self.distribution.ppf(1.0))
 
+    def has_moment(self, name: str) -> bool:
+        """Say whether the distribution has a finite "mean" or "std", as far as it tells."""
+        found = getattr(self.distribution, name, None)
+        return found is None or bool(np.isfinite(found()))
+
     def to_model(self, numbers: Floats) -> Floats:
         """Return values (N,) strictly between the bounds on the model's scale; NaN stays."""
         known = ~np.isnan(numbers)
@@ -96,9 +101,14 @@ class GluedAxis(Axis):
     column: Column
     margin: Margin
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The ends of the margin."""
+        return self.margin.bounds
+
     def wrong(self, numbers: Floats) -> Flags:
         """Say which values are on or beyond a bound of the margin."""
-        lower, upper = self.margin.bounds
+        lower, upper = self.bounds
         return (numbers <= lower) | (numbers >= upper)
 
     def has_mass(self, numbers: Floats) -> Flags:
@@ -129,12 +139,12 @@ class GluedAxis(Axis):
 
     def fault(self, number: float) -> tuple[str, str]:
         """Return on which side of a bound values lie."""
-        lower, upper = self.margin.bounds
+        lower, upper = self.bounds
         side = f"above {lower:g}" if number <= lower else f"below {upper:g}"
         return f"to lie {side}, inside of its margin", "Correct the value, or glue another margin."
 
     def _end(self, numbers: Floats) -> Floats:
-        lower, upper = self.margin.bounds
+        lower, upper = self.bounds
         below, above = numbers <= lower, numbers >= upper
         return np.where(below, -np.inf, np.where(above, np.inf, self.point(numbers)))
 

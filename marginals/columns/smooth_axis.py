@@ -10,6 +10,7 @@ import numpy.typing as npt
 from marginals.columns.axis import Axis, ExactCells, Flags, Floats, checked
 from marginals.columns.dtypes import UNITS, family, float_type, unit
 from marginals.columns.kinds import Continuous
+from marginals.columns.open_tail import bend_tail, log_bend, unbend_tail
 from marginals.columns.schema import Column
 
 __all__ = ["SmoothAxis", "with_atoms"]
@@ -24,6 +25,8 @@ _BEYOND = 1e6
 class SmoothAxis(Axis):
     r"""Numbers between bounds: x without any, log(x - lower), -log(upper - x), or the logit.
 
+    Beyond the data, the open side of a column with one bound follows `open_tail`.
+
     Args:
         column: the column.
         lower, upper: its bounds as numbers, infinite where there is none.
@@ -34,6 +37,11 @@ class SmoothAxis(Axis):
     lower: float
     upper: float
     points: tuple[float, ...] = ()
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The ends of the values, infinite where there is none."""
+        return self.lower, self.upper
 
     def wrong(self, numbers: Floats) -> Flags:
         """Say which values are on or beyond a bound without being an atom."""
@@ -114,9 +122,10 @@ class SmoothAxis(Axis):
         low, high = not math.isinf(self.lower), not math.isinf(self.upper)
         if low and high:
             return _log_gap(self.lower, numbers) - _log_gap(numbers, self.upper)
-        if low:
-            return _log_gap(self.lower, numbers)
-        return -_log_gap(numbers, self.upper) if high else numbers
+        if not low and not high:
+            return numbers
+        tail = bend_tail(self._log_distance(numbers), self.column.knot)
+        return tail if low else -tail
 
     def _unbent(self, bent: Floats) -> Floats:
         low, high = not math.isinf(self.lower), not math.isinf(self.upper)
@@ -124,9 +133,15 @@ class SmoothAxis(Axis):
             small = np.exp(-np.abs(bent))
             inside = (self.upper - self.lower) * (small / (1 + small))
             return np.where(bent < 0, self.lower + inside, self.upper - inside)
-        if low:
-            return self.lower + np.exp(bent)
-        return self.upper - np.exp(-bent) if high else bent
+        if not low and not high:
+            return bent
+        distance: Any = np.exp(unbend_tail(bent if low else -bent, self.column.knot))
+        return self.lower + distance if low else self.upper - distance
+
+    def _log_distance(self, numbers: Floats) -> Floats:
+        """Return the log distance from the only bound."""
+        below = math.isinf(self.upper)
+        return _log_gap(self.lower, numbers) if below else _log_gap(numbers, self.upper)
 
     def _log_slope(self, numbers: Floats) -> Floats:
         """Return log |d model / d user|; the user's unit of time is the second."""
@@ -136,7 +151,11 @@ class SmoothAxis(Axis):
         low, high = not math.isinf(self.lower), not math.isinf(self.upper)
         slope = slope - _log_gap(self.lower, numbers) if low else slope
         slope = slope - _log_gap(numbers, self.upper) if high else slope
-        return slope + math.log(self.upper - self.lower) if low and high else slope
+        if low and high:
+            return slope + math.log(self.upper - self.lower)
+        if low or high:
+            return slope + log_bend(self._log_distance(numbers), self.column.knot)
+        return slope
 
     def _limits(self) -> tuple[float, float]:
         """Return the least and the greatest of the column's floats between the bounds."""

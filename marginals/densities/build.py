@@ -89,7 +89,7 @@ def build(
         weight = checked_weight(sample_weight, len(evidence), "sample_weight", "data")
         if init in ("em", "scales"):
             evidence = evidence.rows(drawn_by_weight(weight, seed).to(evidence.lower.device))
-    x = _sample_of_rows(evidence, seed).midpoints().double().cpu()  # (N, D)
+    x = _sample_of_rows(evidence, seed).midpoints(atoms).double().cpu()  # (N, D)
     tied: tuple[int, ...] = ()
     if tensor == "copula":
         tied = _coupled(evidence, coupled, categories, atoms)

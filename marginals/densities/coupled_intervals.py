@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from marginals.numerics import factors, log_normal_interval
-from marginals.numerics.normal_boxes import log_box, sample_box
+from marginals.numerics.ghk import sample_box
+from marginals.numerics.normal_boxes import log_box
 
 
 @final
@@ -52,10 +53,15 @@ class Tied:
         return ~((low[:, 0] == -torch.inf) & (high[:, 0] == torch.inf))
 
 
-def log_intervals(tied: Tied) -> Tensor:
+def log_intervals(tied: Tied, log_weights: Tensor | None = None) -> Tensor:
     """Return the log probability of each row's intervals given its exact cells, (B, K).
 
     Rows are grouped by method: one interval is exact, two take quadrature, more quasi-Monte Carlo.
+
+    Args:
+        tied: the cells.
+        log_weights: of the components without the intervals, (B, K). The error of three or more
+            intervals is then that of their mixture, which takes far fewer points.
     """
     counts = tied.counts()
     posterior = factors.posterior_of_factors(tied.scores, tied.loadings, tied.unique, tied.exact)
@@ -64,21 +70,28 @@ def log_intervals(tied: Tied) -> Tensor:
         index = rows.nonzero()[:, 0]
         if len(index):
             most = int(counts[index].max())
-            part = _log_group(tied, posterior, index, most)
+            weights = None if log_weights is None else log_weights[index]
+            part = _log_group(tied, posterior, index, most, weights)
             out = out.index_copy(0, index, part.double())
     return out
 
 
-def _chosen(tied: Tied, rows: Tensor, most: int) -> Tensor:
+def interval_places(tied: Tied, rows: Tensor, most: int) -> Tensor:
     """Return the places (b, c) of the intervals of some rows, padded with cells that are open."""
     inside = tied.inside()[rows].to(torch.int8)
     return inside.argsort(dim=1, descending=True, stable=True)[:, :most]
 
 
-def _log_group(tied: Tied, posterior: factors.FactorPosterior, rows: Tensor, most: int) -> Tensor:
+def _log_group(
+    tied: Tied,
+    posterior: factors.FactorPosterior,
+    rows: Tensor,
+    most: int,
+    log_weights: Tensor | None,
+) -> Tensor:
     """Return the log probabilities (b, K) of rows with at most `most` intervals."""
-    at = _chosen(tied, rows, most)
-    low, high, gap = (_gather(end[rows], at) for end in tied.ends())  # (b, K, c)
+    at = interval_places(tied, rows, most)
+    low, high, gap = (gather_cells(end[rows], at) for end in tied.ends())  # (b, K, c)
     mean, cholesky = _conditional(
         tied.loadings[:, at].transpose(0, 1),  # (b, K, c, r)
         tied.unique[:, at].transpose(0, 1),  # (b, K, c)
@@ -86,7 +99,7 @@ def _log_group(tied: Tied, posterior: factors.FactorPosterior, rows: Tensor, mos
         posterior.cholesky[posterior.index[rows]],  # (b, K, r, r)
     )
     if most > 1:
-        return log_box(low, high, mean, cholesky, gap)
+        return log_box(low, high, mean, cholesky, gap, log_weights)
     scale = cholesky[..., 0].to(low.dtype)  # (b, K, 1)
     low, high = (divided(end, scale, mean) for end in (low, high))
     return log_normal_interval(low, high, divided(gap, scale))[..., 0]
@@ -107,35 +120,37 @@ def sample_intervals(
 ) -> Tensor:
     """Draw the scores of all columns given exact cells and intervals, (B, S, J).
 
-    The intervals come first, exactly (see `numerics.normal_boxes.sample_box` for rows of tiny
+    The intervals come first, exactly (see `numerics.ghk.sample_box` for rows of tiny
     probability), then all other cells given them.
     """
     rows, draws = components.shape
     index = torch.arange(rows, device=components.device).repeat_interleave(draws)  # (N,)
     chosen = components.flatten()
     posterior = factors.posterior_of_factors(tied.scores, tied.loadings, tied.unique, tied.exact)
-    scores, inside = tied.scores[index, chosen], tied.inside()[index]  # (N, J)
+    low, high, gap = tied.ends()
+    scores, inside = tied.scores[index, chosen].to(low), tied.inside()[index]  # (N, J)
     most = int(tied.counts().max()) if rows else 0
     if most:
-        at = _chosen(tied, index, most)  # (N, c)
+        at = interval_places(tied, index, most)  # (N, c)
         mean, cholesky = _conditional(
             tied.loadings[chosen[:, None], at],
             tied.unique[chosen[:, None], at],
             posterior.mean[index, chosen],
             posterior.cholesky[posterior.index[index], chosen],
         )
-        low, high, gap = (end[index, chosen].gather(1, at) for end in tied.ends())
+        low, high, gap = (end[index, chosen].gather(1, at) for end in (low, high, gap))
         drawn = sample_box(low, high, mean, cholesky, gap, generator=generator)
         kept = torch.where(inside.gather(1, at), drawn.to(scores), scores.gather(1, at))
         scores = scores.scatter(1, at, kept)
     # One component per row: the scores of the others are not read.
     wide = scores[:, None].expand(-1, tied.scores.shape[1], -1)
     known = tied.exact[index] | inside
-    drawn = factors.sample(wide, tied.loadings, tied.unique, known, chosen[:, None], generator)
+    parts = (wide, tied.loadings.to(low), tied.unique.to(low))
+    drawn = factors.sample(*parts, known, chosen[:, None], generator)
     return drawn[:, 0].reshape(rows, draws, scores.shape[1])
 
 
-def _gather(values: Tensor, at: Tensor) -> Tensor:
+def gather_cells(values: Tensor, at: Tensor) -> Tensor:
     """Return the cells (b, K, c) of (b, K, J) at places (b, c)."""
     return values.gather(2, at[:, None].expand(-1, values.shape[1], -1))
 

@@ -2,21 +2,17 @@
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, final
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from marginals.cells.evidence import Evidence
 from marginals.densities.univariates import Univariates, columns_first, columns_last
 from marginals.leaves import LeafEvaluation, SharedLeaves
-from marginals.leaves.learned_scale import invert_mixture
+from marginals.leaves.learned_scale import invert_mixture, normal_tails
 from marginals.leaves.shared import standardise
 from marginals.numerics import (
-    invert_monotone,
     log_normal_cdf,
     log_normal_density,
     log_shares,
@@ -24,10 +20,15 @@ from marginals.numerics import (
 )
 
 if TYPE_CHECKING:
-    from marginals.densities.density import Density
+    pass
 
 # Gauss-Hermite quadrature under a normal component.
-_NODES, _WEIGHTS = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(48))
+_HERMITE, _FEW = (
+    tuple(torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(count))
+    for count in (48, 12)
+)
+# Components that stand for ranges are this many, and narrow: few nodes suffice for each.
+_MANY_COMPONENTS = 200
 # Points of the table by which the learned scale is inverted for expectations.
 _TABLE = 4097
 # Components of one row whose nodes are held at once; bounds the memory.
@@ -98,6 +99,17 @@ class ScaledMixtures(Univariates):
         out = 0.5 + 0.5 * torch.stack([one(j) for j in range(count)])  # (n, Q, B)
         return columns_last(out, shape)
 
+    def tails(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return CDF, survival function and density at `x` (..., B, n), which underflow far out."""
+        cells, shape = columns_first(x, self.log_evidence.shape)  # (n, Q, B)
+        y, log_slope = self.family.scale(cells, self.own)
+        width = self.log_width.exp()[:, None]
+        z = standardise(y[..., None], self.centre[:, None], width)
+        below, above, density = normal_tails(z, self.log_weights.exp()[:, None], width)
+        density = density * log_slope.exp()
+        below, above, density = (columns_last(p, shape) for p in (below, above, density))
+        return below, above, density
+
     def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return quantiles for log u and log(1 - u), (..., B, n)."""
         low, shape = columns_first(log_u, self.log_evidence.shape)  # (n, Q, B)
@@ -108,21 +120,22 @@ class ScaledMixtures(Univariates):
 
     @torch.no_grad()
     def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
-        """Return E f(X_j, j), (B, n), by 48 Gauss-Hermite nodes for each component.
+        """Return E f(X_j, j), (B, n), by 48 Gauss-Hermite nodes for each component, or 12 of many.
 
         The learned scale is inverted by a table with cubic interpolation. The relative error of
         the first two moments is below 1e-4, due to sharp bends of the scale within a component.
         """
         weights = self.log_weights.exp()
+        nodes, node_weights = _FEW if weights.shape[-1] > _MANY_COMPONENTS else _HERMITE
         table = self._table()
         parts = []
         size = max(1, _AT_ONCE // weights.shape[-1])
         for start in range(0, weights.shape[1], size):
             rows = slice(start, start + size)
             centre, width = self.centre[:, rows], self.log_width[:, rows].exp()
-            y = centre[..., None] + width[..., None] * _NODES.to(centre)  # (n, B, M, T)
+            y = centre[..., None] + width[..., None] * nodes.to(centre)  # (n, B, M, T)
             values = function(_look_up(table, y), self.columns)
-            each = (values * _WEIGHTS.to(centre)).sum(-1) / math.sqrt(2 * math.pi)
+            each = (values * node_weights.to(centre)).sum(-1) / math.sqrt(2 * math.pi)
             share = weights[:, rows]
             parts.append(torch.where(share > 0, share * each, 0.0).sum(-1).T)
         return torch.cat(parts)
@@ -139,7 +152,7 @@ class ScaledMixtures(Univariates):
 
     def _table(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return y, x(y) and dx/dy on a grid that covers all nodes, (n, T) each."""
-        reach = float(_NODES.abs().max()) * self.log_width.exp()
+        reach = float(_HERMITE[0].abs().max()) * self.log_width.exp()
         low, high = ((self.centre + s * reach).flatten(1) for s in (-1, 1))
         low, high = low.amin(1, keepdim=True), high.amax(1, keepdim=True)
         steps = torch.linspace(0, 1, _TABLE, dtype=low.dtype, device=low.device)
@@ -147,124 +160,6 @@ class ScaledMixtures(Univariates):
         x = self.family.unscale(y.to(low.dtype), self.own)
         _, log_slope = self.family.scale(x, self.own)
         return y, x, (-log_slope).exp().double()
-
-
-@final
-class JointUnivariates(Univariates):
-    """p(x_j | e_b) = p(x_j, e_b) / p(e_b) for continuous columns, two contractions per value.
-
-    Its error is that of the density's own values of such evidence.
-
-    Args:
-        density: any density.
-        known: the evidence; the cell of a column itself is left out for that column.
-        columns: the columns, all continuous.
-        guess: univariates given a part of the evidence, near which to look for quantiles.
-    """
-
-    def __init__(
-        self, density: "Density", known: Evidence, columns: Sequence[int], guess: Univariates
-    ) -> None:
-        self.density, self.known, self.columns = density, known, tuple(columns)
-        self.guess = guess
-        self.others = [known.without(c) if c in known.columns else known for c in self.columns]
-        self.log_evidence = torch.stack([density.log_value(o) for o in self.others], -1)  # (B, n)
-        self.discrete = (False,) * len(self.columns)
-
-    def evaluate(self, x: Tensor) -> LeafEvaluation:
-        """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
-
-        def below(at: Tensor, column: int) -> Evidence:
-            end = torch.where(at == -torch.inf, 0.0, at)
-            return Evidence.interval(torch.full_like(at, -torch.inf), end, [column])
-
-        def above(at: Tensor, column: int) -> Evidence:
-            end = torch.where(at == torch.inf, 0.0, at)
-            return Evidence.interval(end, torch.full_like(at, torch.inf), [column])
-
-        # The error of the boxes may take a probability past one.
-        return LeafEvaluation(
-            self._log_ratio(x, below, x == -torch.inf).clamp_max(0.0),
-            self._log_ratio(x, above, x == torch.inf).clamp_max(0.0),
-            self.logpdf(x),
-        )
-
-    def logpdf(self, x: Tensor) -> Tensor:
-        """Return the log density at `x` (..., B, n)."""
-
-        def exactly(at: Tensor, column: int) -> Evidence:
-            return Evidence.exact(torch.where(at.isinf(), 0.0, at), [column])
-
-        return self._log_ratio(x, exactly, x.isinf())
-
-    def _log_ratio(
-        self, x: Tensor, cell: Callable[[Tensor, int], Evidence], impossible: Tensor
-    ) -> Tensor:
-        """Return the log value of cells made of `x` (..., B, n) given the evidence."""
-        rows, count = self.log_evidence.shape
-        shape = torch.broadcast_shapes(x.shape, (rows, count))
-        flat = x.expand(shape).reshape(-1, rows, count)
-        index = torch.arange(rows, device=x.device).repeat(len(flat))
-        found = []
-        for place, (column, others) in enumerate(zip(self.columns, self.others, strict=True)):
-            at = flat[..., place].reshape(-1, 1)
-            value, _ = self.density.contract_given(
-                self.density.checked(cell(at, column)), others, index
-            )
-            found.append(value.reshape(-1, rows))
-        return torch.where(impossible, -torch.inf, torch.stack(found, -1).reshape(shape))
-
-    @torch.no_grad()
-    def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
-        """Return quantiles for log u and log(1 - u), (..., B, n)."""
-        start = self.guess.quantile(log_u, log_1mu).to(self.log_evidence)
-        target = (log_u - log_1mu).to(start).expand(start.shape)
-        low, high, step = start, start, torch.ones_like(start)
-        for _ in range(_DOUBLINGS):
-            over = self.logit_and_slope(low)[0] > target
-            under = self.logit_and_slope(high)[0] < target
-            if not bool((over | under).any()):
-                break
-            low, high = torch.where(over, low - step, low), torch.where(under, high + step, high)
-            step = 2 * step
-        return invert_monotone(self.logit_and_slope, target, low, high)
-
-    def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
-        """Return E f(X_j, j), (B, n), by the trapezoidal rule in the logit of u."""
-        x, weights = self._nodes
-        values = function(x.movedim(-1, 0), self.columns)  # (n, T, B)
-        # A node without weight does not count, even if the function is infinite there.
-        terms = torch.where(weights > 0, weights * values.movedim(0, -1), 0.0)
-        return terms.sum(0)
-
-    @cached_property
-    @torch.no_grad()
-    def _nodes(self) -> tuple[Tensor, Tensor]:
-        """Return the points and weights of a quadrature, each (T, B, n).
-
-        The points are quantiles of the guess, weighted by the ratio of the densities. Where they
-        miss mass, exact quantiles take their place, which cost some ten times as much.
-        """
-        # For a smooth quantile function the error falls as exp(-2 pi^2 / step); well separated
-        # components bend it, and call for half a step of 1.
-        t = torch.arange(-64, 65, dtype=torch.float64, device=self.log_evidence.device) / 2
-        log_u, log_1mu = (F.logsigmoid(sign * t)[:, None, None] for sign in (1, -1))
-        even = 0.5 * (log_u + log_1mu).exp().to(self.log_evidence)  # (T, 1, 1)
-        x = self.guess.quantile(log_u, log_1mu).to(self.log_evidence)
-        weights = even * (self.logpdf(x) - self.guess.logpdf(x)).exp()
-        mass = weights.sum(0)
-        coarse = 2 * weights[::2].sum(0)
-        if bool(
-            ((mass - 1).abs() < _MASS_ERROR).all() & ((mass - coarse).abs() < _STEP_ERROR).all()
-        ):
-            return x, weights / mass
-        x = self.quantile(log_u, log_1mu)
-        return x, even.expand(x.shape)
-
-    def take(self, place: int, rows: Tensor) -> "JointUnivariates":
-        """Return the distributions of one column, by its place, given some rows of evidence."""
-        guess = self.guess.take(place, rows)
-        return JointUnivariates(self.density, self.known.rows(rows), [self.columns[place]], guess)
 
 
 @final

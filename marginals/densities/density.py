@@ -60,8 +60,8 @@ class Density(nn.Module, ABC):
         """Draw `draws` complete rows for each row of checked, possible evidence, (B, S, D)."""
 
     @abstractmethod
-    def row_cost(self) -> int:
-        """Return the number of floats that the contraction of one row holds at a time."""
+    def row_cost(self, given: Evidence | None = None) -> int:
+        """Return the number of floats that one row holds at a time, given such evidence."""
 
     def check_rows(self, evidence: Evidence) -> None:
         """Refuse rows whose value has no closed form; by default none."""
@@ -162,7 +162,7 @@ class Density(nn.Module, ABC):
         level = u if isinstance(u, Tensor) else torch.as_tensor(u, dtype=torch.float64)
         levels = level.to(known.lower.device)
         levels = levels.to(torch.promote_types(levels.dtype, known.lower.dtype))
-        size = max(1, self.rows_at_once() // max(1, levels.numel()))
+        size = max(1, self.rows_at_once(known) // max(1, levels.numel()))
         parts = []
         for part in self.univariate_batches(known, [column], size):
             grid = levels.reshape(-1, 1, 1).expand(-1, len(part.log_evidence), 1)
@@ -250,11 +250,14 @@ class Density(nn.Module, ABC):
             )
         return x.reshape(-1, x.shape[-1]), x.shape[:-1]
 
-    def rows_at_once(self) -> int:
-        """Return how many rows are contracted at a time, by the memory they take."""
+    def rows_at_once(self, given: Evidence | None = None) -> int:
+        """Return how many rows are held at a time, by the memory that univariates given such take.
+
+        Without evidence, or for evidence without ranges, it is what their contraction takes.
+        """
         parameter = next(self.parameters(), None)
         device = torch.device("cpu") if parameter is None else parameter.device
-        return max(1, floats_at_once(device, _CPU_FLOATS) // max(1, self.row_cost()))
+        return max(1, floats_at_once(device, _CPU_FLOATS) // max(1, self.row_cost(given)))
 
     def univariate_batches(
         self, given: Evidence, columns: Sequence[int], size: int | None = None
@@ -263,7 +266,7 @@ class Density(nn.Module, ABC):
 
         The columns are not among those given.
         """
-        size = self.rows_at_once() if size is None else size
+        size = self.rows_at_once(given) if size is None else size
         for start, part in enumerate(given.batches(size)):
             found = self.univariates(part, columns)
             refuse_impossible(found.log_evidence[:, 0], first=start * size)

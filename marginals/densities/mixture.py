@@ -121,9 +121,9 @@ class Mixture(Density):
             back = torch.cat(places).argsort()
             return torch.cat(parts)[back].reshape(len(given), draws, self.columns)
 
-    def row_cost(self) -> int:
-        """Return the number of floats that the contraction of one row holds at a time."""
-        return max(member.row_cost() for member in self.densities)
+    def row_cost(self, given: Evidence | None = None) -> int:
+        """Return the number of floats that one row holds at a time."""
+        return max(member.row_cost(given) for member in self.densities)
 
     def config(self) -> dict[str, Any]:
         """Return the number of members; a file stores each under its own name."""

@@ -98,8 +98,8 @@ class NMDMA(Density):
             column = self.order[int(lost.nonzero()[0, 0])]
             _lost(f"evidence in which column {column} is not exact but one before it is known")
 
-    def row_cost(self) -> int:
-        """Return the number of floats that the contraction of one row holds at a time."""
+    def row_cost(self, given: Evidence | None = None) -> int:
+        """Return the number of floats that one row holds at a time, given such evidence."""
         return self.inner.row_cost() + 4 * self.columns * self.inner.leaves.width
 
     def config(self) -> dict[str, Any]:

@@ -168,8 +168,8 @@ class TensorDensity(LeafDensity):
                 return self._sample_some(given, draws, generator)
             return sample_in_batches(self._sample_some, given, draws, self.draw_cost(), generator)
 
-    def row_cost(self) -> int:
-        """Return the number of floats that the contraction of one row holds at a time."""
+    def row_cost(self, given: Evidence | None = None) -> int:
+        """Return the number of floats that one row holds at a time, given such evidence."""
         return self.leaves.row_cost()
 
     def config(self) -> dict[str, Any]:

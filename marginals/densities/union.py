@@ -106,9 +106,10 @@ class GivenUnion(Density):
             drawn = self.base.sample_rows(joint.rows(row.flatten()), 1, generator)
         return drawn.reshape(len(given), draws, self.columns)
 
-    def row_cost(self) -> int:
-        """Return the number of floats that the contraction of one row holds at a time."""
-        return self.base.row_cost() * len(self.boxes)
+    def row_cost(self, given: Evidence | None = None) -> int:
+        """Return the number of floats that one row holds at a time, given such evidence."""
+        joint = self.boxes if given is None else self._joint(given.rows(slice(0, 1)))
+        return self.base.row_cost(joint) * len(self.boxes)
 
     def extra_repr(self) -> str:
         """Show the boxes."""
@@ -174,6 +175,20 @@ class UnionUnivariates(Univariates):
         found = self.inner.quantile(self._repeated(log_u), self._repeated(log_1mu))
         ends = self._by_box(found)
         return mixture_quantile(self, log_u, log_1mu, ends.amin(-2), ends.amax(-2))
+
+    def rough_quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
+        """Return points near the quantiles, (..., B, n): those given the likeliest box."""
+        found = self.inner.rough_quantile(self._repeated(log_u), self._repeated(log_1mu))
+        points = self._by_box(found)
+        likeliest = self.log_weights.argmax(-2, keepdim=True)  # (B, 1, n)
+        return points.gather(-2, likeliest.expand(*points.shape[:-2], 1, -1)).squeeze(-2)
+
+    def tails(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return CDF, survival function and density at `x` (..., B, n), which underflow far out."""
+        shares = self.log_weights.exp()
+        found = self.inner.tails(self._repeated(x))
+        below, above, density = ((shares * self._by_box(part)).sum(-2) for part in found)
+        return below, above, density
 
     def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
         """Return E f(X_j, j), (B, n): expectations given each box, mixed."""

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from marginals.leaves import LeafEvaluation, Leaves
-from marginals.numerics import invert_monotone, log_shares, logsumexp
+from marginals.leaves.learned_scale import FARTHEST_PLAIN, log_odds_and_slope
+from marginals.numerics import invert_monotone, log_shares, logsumexp, narrow_bracket
+from marginals.numerics.inversion import NOISE_OF_SUMS
 
 
 class Univariates(ABC):
@@ -29,6 +31,10 @@ class Univariates(ABC):
     @abstractmethod
     def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return quantiles for log u and log(1 - u), (..., B, n)."""
+
+    def rough_quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
+        """Return points near the quantiles, (..., B, n), at less cost where there is a way."""
+        return self.quantile(log_u, log_1mu)
 
     @abstractmethod
     def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
@@ -76,6 +82,11 @@ class Univariates(ABC):
         at = self.evaluate(x)
         slope = (at.log_density - at.log_cdf - at.log_sf).exp()
         return at.log_cdf - at.log_sf, slope
+
+    def tails(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return CDF, survival function and density at `x` (..., B, n), which underflow far out."""
+        at = self.evaluate(x)
+        return at.log_cdf.exp(), at.log_sf.exp(), at.log_density.exp()
 
     def _with_gradient(self, x: Tensor, u: Tensor) -> Tensor:
         """Attach the implicit gradient: F(x) = u gives dx = (du - dF) / p(x)."""
@@ -193,6 +204,22 @@ class UnivariateMixture(Univariates):
         ends = torch.stack([m.quantile(log_u, log_1mu) for m in self.members])
         return mixture_quantile(self, log_u, log_1mu, ends.amin(0), ends.amax(0))
 
+    def rough_quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
+        """Return points near the quantiles, (..., B, n): those of the heaviest member."""
+        heaviest = self.log_weights.argmax(0)  # (B, n)
+        points = torch.stack([m.rough_quantile(log_u, log_1mu) for m in self.members])
+        return points.gather(0, heaviest.expand(1, *points.shape[1:]))[0]
+
+    def tails(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return CDF, survival function and density at `x` (..., B, n), which underflow far out."""
+        shares = self.log_weights.exp()  # (members, B, n)
+        parts = [member.tails(x) for member in self.members]
+        below, above, density = (
+            sum((s * part[i] for s, part in zip(shares, parts, strict=True)), x.new_zeros(()))
+            for i in range(3)
+        )
+        return below, above, density
+
     def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
         """Return E f(X_j, j), (B, n): members' expectations, mixed."""
         each = torch.stack([member.expect(function) for member in self.members])
@@ -217,11 +244,18 @@ def mixture_quantile(
     target = (log_u - log_1mu).to(low.dtype).expand(low.shape)
     # A bracket of one point settles the categorical columns at once.
     start = torch.where(discrete, high, low)
-    smooth = invert_monotone(mixture.logit_and_slope, target, start, high)
+    near = bool((target.abs() < FARTHEST_PLAIN).all())
+
+    def plain(x: Tensor) -> tuple[Tensor, Tensor]:
+        return log_odds_and_slope(*mixture.tails(x))
+
+    function = plain if near else mixture.logit_and_slope
+    start, high = narrow_bracket(function, target, start, high)
+    smooth = invert_monotone(function, target, start, high, noise=NOISE_OF_SUMS)
     # Where the CDF jumps, at an atom, the solution is one of two neighbours: the upper one.
     up, down = torch.full_like(smooth, torch.inf), torch.full_like(smooth, -torch.inf)
     for x in (smooth.nextafter(up), smooth, smooth.nextafter(down)):
-        smooth = torch.where(mixture.logit_and_slope(x)[0] >= target, x, smooth)
+        smooth = torch.where(function(x)[0] >= target, x, smooth)
     return torch.where(discrete, codes, smooth)
 
 

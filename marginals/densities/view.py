@@ -111,9 +111,9 @@ class View(Density):
         (asked,) = _within([column], self.columns)
         return self.base.ppf(u, self.kept[asked], self._joined(self.checked(given)))
 
-    def row_cost(self) -> int:
-        """Return the number of floats that the contraction of one row holds at a time."""
-        return self.base.row_cost()
+    def row_cost(self, given: Evidence | None = None) -> int:
+        """Return the number of floats that one row holds at a time, given such evidence."""
+        return self.base.row_cost(None if given is None else self._joined(given))
 
     def extra_repr(self) -> str:
         """Show the columns and the evidence."""

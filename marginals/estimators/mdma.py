@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import pandas as pd
@@ -18,11 +18,14 @@ from marginals.columns import Schema, encode, infer
 from marginals.columns.table_coercion import input_frame
 from marginals.densities import Density, build
 from marginals.io.model_files import save
-from marginals.queries import TableDensity
+from marginals.queries import TableDensity, TableView
 from marginals.selection.recipes import single_recipe
 from marginals.selection.search import Found, search
 from marginals.structure import Tree
 from marginals.training import FitResult, Record, fit
+
+if TYPE_CHECKING:
+    from marginals.checking import CheckReport
 
 
 class TableInput(BaseEstimator):
@@ -67,7 +70,9 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         learning_rate: the learning rate of a single model.
         batch_size: rows in a training step of a single model.
         max_steps: the most training steps of a single model; None chooses by the size of the table.
-        columns: by name, kinds that override those inferred from dtypes.
+        columns: by name, kinds that override those inferred.
+        guess: infer grids, atoms, bounds and tables of few numbers from the values of columns that
+            `columns` does not name. With False, kinds follow from dtypes alone.
         handle_unknown: how tables and evidence with categories not seen in training are read:
             "error" refuses them, "missing" counts their cells as not observed. Events and query
             strings always refuse them.
@@ -113,6 +118,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         batch_size: int | None = None,
         max_steps: int | None = None,
         columns: Mapping[Any, Any] | None = None,
+        guess: bool = True,
         handle_unknown: str = "error",
         max_seconds: float | None = None,
         validation_fraction: float = 0.1,
@@ -135,6 +141,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         self.batch_size = batch_size
         self.max_steps = max_steps
         self.columns = columns
+        self.guess = guess
         self.handle_unknown = handle_unknown
         self.max_seconds = max_seconds
         self.validation_fraction = validation_fraction
@@ -164,7 +171,9 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         frame = input_frame(X)
         top = None if upper is None else input_frame(upper)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        schema = infer(frame, self.columns, upper=top, unknown=self.handle_unknown)
+        schema = infer(
+            frame, self.columns, upper=top, guess=self.guess, unknown=self.handle_unknown
+        )
         reading = schema.reading(self.handle_unknown)
         data = encode(reading, frame, upper=top).evidence
         held = None if validation is None else encode(reading, input_frame(validation)).evidence
@@ -244,6 +253,34 @@ class MDMA(DensityMixin, TableDensity, TableInput):
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
         """Return the mean log density of rows."""
         return float(np.mean(np.asarray(self.score_samples(X))))
+
+    def check(
+        self,
+        X: Any,  # noqa: N803
+        *,
+        rows: int = 10_000,
+        questions: int = 100,
+        progress: bool | None = None,
+        random_state: Any = 0,
+    ) -> "CheckReport":
+        """Say how far to trust the model on a table: the one fitted, or better one held out.
+
+        The report compares the table with the model's exact margins and with draws in each pair of
+        columns; each column's distribution given the others with its cells; answers to plain
+        questions; and rules that every row obeys with the draws that break them. It names the
+        columns to look at first. Print it, plot it (`.plot()`), or read its frames.
+
+        Args:
+            X: a table with some of the model's columns; others are left out.
+            rows: the most rows to check; a larger table is sampled.
+            questions: about how many plain questions to ask.
+            progress: show a progress bar; None shows it on a terminal only.
+            random_state: seed for rows, questions and draws.
+        """
+        from marginals.checking import check  # loads scikit-learn's classifiers
+
+        options: dict[str, Any] = {"rows": rows, "questions": questions, "progress": progress}
+        return check(TableView(*self._parts()), X, **options, random_state=random_state)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model, its schema, settings and training history to one file."""

@@ -21,12 +21,11 @@ from marginals.cells import Evidence
 from marginals.columns import Categorical, Column, Schema
 from marginals.columns.axis import quiet
 from marginals.columns.dtypes import family
-from marginals.columns.lattice_axis import LatticeAxis
 from marginals.densities import Density, Univariates
 from marginals.queries import requests
-from marginals.queries.lattice_masses import FloatArray, lattice_masses, numbers_at
 from marginals.queries.moments import moments
 from marginals.queries.named_rows import NamedModel
+from marginals.queries.value_masses import FloatArray, numbers_at, value_masses
 
 # Logits of the quantiles at which conditional means are taken: out to probabilities of 2e-9.
 _LOGITS = torch.arange(-40, 41, dtype=torch.float64)[:, None, None] / 2
@@ -142,8 +141,7 @@ def _covariance(margin: _Margin, points: Tensor, means: Tensor) -> Tensor:
 
 def _margin(part: Univariates, column: Column) -> _Margin:
     mean, spread = (float(value) for value in moments(part, column))
-    line = column.axis
-    masses = lattice_masses(part, line) if isinstance(line, LatticeAxis) else None
+    masses = value_masses(part, column.axis)
     few = masses is not None and len(masses[0]) <= _MOST_VALUES
     return _Margin(column, part, mean, spread, masses if few else None)
 
@@ -186,23 +184,22 @@ def _means(density: Density, rows: Evidence, margins: dict[int, _Margin]) -> Ten
         smooth = [k for k, m in enumerate(margins.values()) if m.masses is None]
         for k, margin in enumerate(margins.values()):
             if margin.masses is not None:
-                means[:, k] = _lattice_mean(part.take(k, index), margin)
+                means[:, k] = _mean_of_values(part.take(k, index), margin)
         if smooth:
             means[:, smooth] = part.expect(standardised)[:, smooth].double().cpu()
         found.append(means)
     return torch.cat(found)
 
 
-def _lattice_mean(part: Univariates, margin: _Margin) -> Tensor:
-    """Return means (T,) by a sum over the ends between values: E X = last - sum of step F(end)."""
-    line = margin.column.axis
-    assert isinstance(line, LatticeAxis)
+def _mean_of_values(part: Univariates, margin: _Margin) -> Tensor:
+    """Return means (T,) by a sum over the gaps between values: E X = last - sum of gap F(end)."""
     assert margin.masses is not None
-    values = margin.masses[0]
+    line, values = margin.column.axis, margin.masses[0]
     with quiet():
-        ends = torch.from_numpy(line.rounded(values)[1][:-1]).to(part.log_evidence)
-    below = part.cdf(ends[:, None, None])[..., 0].double().cpu().sum(0)
-    return (values[-1] - line.step * below - margin.mean) / margin.spread
+        ends = line.between(np.full(len(values) - 1, -np.inf), values[:-1])[1]
+    below = part.cdf(torch.from_numpy(ends).to(part.log_evidence)[:, None, None])[..., 0]
+    gaps = torch.from_numpy(np.diff(values))
+    return (values[-1] - gaps @ below.double().cpu() - margin.mean) / margin.spread
 
 
 def _points(margin: _Margin) -> Tensor:

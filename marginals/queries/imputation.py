@@ -9,13 +9,23 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from marginals.columns import Categorical, Column, Integer, Schema, decode, decode_column, encode
+from marginals.columns import (
+    Categorical,
+    Column,
+    Discrete,
+    Integer,
+    Schema,
+    decode,
+    decode_column,
+    encode,
+)
 from marginals.columns.decoding import restored
 from marginals.columns.dtypes import family
+from marginals.columns.table_axis import TableAxis
 from marginals.columns.table_coercion import as_frame
 from marginals.densities import Density, Univariates
 from marginals.queries.modes import modes
-from marginals.queries.moments import moments
+from marginals.queries.moments import check_finite, moments
 from marginals.queries.named_rows import NamedModel, seed_of
 from marginals.queries.positions import seeded
 from marginals.queries.requests import as_objects, like
@@ -37,9 +47,10 @@ class Imputations(NamedModel):
     ) -> Any:
         """Fill the missing cells of a table; observed cells stay as they are.
 
-        Integer columns are filled with whole numbers: their mean is rounded (`mean` has the exact
-        one). A column that was fitted as integers, and became floats to hold gaps, is integers
-        again. With `handle_unknown="missing"`, categories not seen in training stay as they are.
+        Columns of whole numbers are filled with these: their mean is rounded to a value of the
+        column (`mean` has the exact one). A column that was fitted as integers, and became floats
+        to hold gaps, is integers again. With `handle_unknown="missing"`, categories not seen in
+        training stay as they are.
 
         Args:
             x: a table with some of the model's columns.
@@ -172,7 +183,7 @@ class Imputation:
     def _conditionals(self) -> Iterator[tuple[int, Column, Any, Univariates]]:
         """Give place, column, rows and conditionals of missing cells: two passes for each batch."""
         start = 0
-        for part in self.evidence.batches(self.density.rows_at_once()):
+        for part in self.evidence.batches(self.density.rows_at_once(self.evidence)):
             gaps = self.missing[start : start + len(part)]
             held = [i for i in self.places if gaps[:, i].any()]
             if held:
@@ -217,11 +228,14 @@ def _filled(
 
     A column without any value, and integers held as floats because of gaps, get the dtype fitted.
     """
+    if isinstance(series.dtype, pd.CategoricalDtype):  # which may lack categories of the model
+        known = set(series.cat.categories)
+        series = series.cat.add_categories([v for v in dict.fromkeys(values) if v not in known])
     filled = series.astype(object)
     filled.iloc[np.flatnonzero(missing)] = list(values)
     dtype = series.dtype
     fitted = decode(Schema((column,)), torch.empty(0, 1)).iloc[:, 0].dtype
-    whole = isinstance(column.kind, Integer) and dtype.kind == "f" and fitted.kind in "iu"
+    whole = _is_whole(column) and dtype.kind == "f" and fitted.kind in "iu"
     if whole or bool(series.isna().all()):
         dtype = fitted
     try:
@@ -238,16 +252,34 @@ def _summary(parts: Univariates, schema: Schema, column: Column, method: Method)
     """Return the fills of one column, as an array of objects."""
     unordered = isinstance(column.kind, Categorical) and not (method == "median" and column.ordered)
     if method == "mean" and not unordered:
-        means = mean_values(column, moments(parts, column)[0])
-        return as_objects(np.rint(means) if isinstance(column.kind, Integer) else means)
+        means = moments(parts, column)[0]
+        if _is_whole(column):  # to the nearest value of the column
+            line = column.axis
+            means = _nearest(line.values, means) if isinstance(line, TableAxis) else means.round()
+        return as_objects(mean_values(column, means))
     if method == "mode" or unordered:
         return as_objects(decode_column(schema, column.name, modes(parts, column)))
     half = torch.full((1, 1, 1), 0.5, dtype=torch.float64)
     return as_objects(decode_column(schema, column.name, parts.ppf(half)[0, :, 0]))
 
 
+def _is_whole(column: Column) -> bool:
+    """Say whether a column holds whole numbers only."""
+    if isinstance(column.kind, Discrete):
+        numbers = family(column.dtype) == "number"
+        return numbers and all(float(value).is_integer() for value in column.listed or ())
+    return isinstance(column.kind, Integer)
+
+
+def _nearest(values: npt.NDArray[np.float64], numbers: Tensor) -> Tensor:
+    """Return the nearest of some values, (V,), to each number, (B,)."""
+    every = torch.from_numpy(values)
+    return every[(numbers[:, None] - every).abs().argmin(1)]
+
+
 def mean_values(column: Column, numbers: Tensor) -> Any:
     """Return means as floats, which need not be values of the column; those of times as times."""
+    check_finite(column, "mean", numbers)
     if family(column.dtype) != "number":
         return restored(column, numbers.numpy())
     # As a float: a reference may be an integer that torch cannot hold.

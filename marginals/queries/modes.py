@@ -13,8 +13,8 @@ from marginals.columns.lattice_axis import LatticeAxis
 from marginals.densities import Univariates
 from marginals.densities.univariate_cells import log_mass
 from marginals.queries import requests
-from marginals.queries.lattice_masses import lattice_masses, numbers_at
 from marginals.queries.named_rows import NamedModel
+from marginals.queries.value_masses import numbers_at, value_masses
 
 # The search starts from quantiles: evenly spaced ones, and logarithmically in both tails.
 _TAILS = 10.0 ** torch.linspace(-4, -2.1, 16, dtype=torch.float64)
@@ -55,14 +55,12 @@ def modes(parts: Univariates, column: Column) -> Tensor:
     """Return the most likely value of univariates of one column, (B,), on the model's scale."""
     if isinstance(column.kind, Categorical):
         return most_likely(parts, len(column.kind.categories or ()))
-    line = column.axis
-    masses = lattice_masses(parts, line) if isinstance(line, LatticeAxis) else None
+    masses = value_masses(parts, column.axis)
     if masses is None:
         return _smooth(parts, column)
-    assert isinstance(line, LatticeAxis)
     values, log_masses = masses
     with quiet():
-        points = torch.from_numpy(line.point(values))
+        points = torch.from_numpy(column.axis.point(values))
     return points[log_masses.argmax(0)]
 
 
@@ -95,7 +93,8 @@ def _smooth(parts: Univariates, column: Column) -> Tensor:
     point = points.gather(0, top.indices[None])[0]  # (S, B)
     height, best = top.values.max(0)
     point = point.gather(0, best[None])[0]  # (B,)
-    return _or_atom(parts, column, grid, point, height) if column.atoms else point
+    lattice = isinstance(column.axis, LatticeAxis)  # whose heights count the atoms
+    return point if lattice or not column.atoms else _or_atom(parts, column, grid, point, height)
 
 
 def _log_heights(parts: Univariates, points: Tensor, column: Column) -> Tensor:
@@ -105,7 +104,7 @@ def _log_heights(parts: Univariates, points: Tensor, column: Column) -> Tensor:
     """
     line, at = column.axis, points.to(parts.log_evidence)
     numbers = numbers_at(line, points).reshape(-1).numpy()
-    if isinstance(line, LatticeAxis) and not line.is_fine:
+    if isinstance(line, LatticeAxis):
         with quiet():
             ends = line.rounded(numbers)
         cells = (torch.from_numpy(end).reshape(points.shape).to(at)[..., None] for end in ends)

@@ -1,17 +1,13 @@
 """Means and spreads of columns, in the columns' own numbers."""
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from marginals.columns import Column
 from marginals.columns.axis import Axis
-from marginals.columns.lattice_axis import LatticeAxis
 from marginals.densities import Univariates
-from marginals.queries.lattice_masses import TAIL, lattice_masses, numbers_at
-
-FloatArray = npt.NDArray[np.float64]
+from marginals.queries.value_masses import TAIL, FloatArray, numbers_at, value_masses
 
 # Deviations beyond this many units carry no noticeable mass; their squares still fit into float32.
 _FARTHEST = 1e18
@@ -20,19 +16,40 @@ _COARSE = 4
 
 
 def moments(parts: Univariates, column: Column) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation (B,) of univariates of one column, in its numbers."""
-    line = column.axis
-    rows = len(parts.log_evidence)
-    if rows == 0:
+    """Return mean and standard deviation (B,) of univariates of one column, in its numbers.
+
+    Columns of tables have all moments, see `columns.open_tail`; a margin that was glued on may have
+    none, which `check_finite` refuses.
+    """
+    if len(parts.log_evidence) == 0:
         return torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.float64)
-    if isinstance(line, LatticeAxis):
-        summed = _lattice_moments(parts, line)
-        if summed is not None:
-            return summed
+    mean, spread = _moments(parts, column.axis)
+    if column.margin is not None and not column.margin.has_moment("mean"):
+        mean = torch.full_like(mean, torch.nan)
+    if column.margin is not None and not column.margin.has_moment("std"):
+        spread = torch.full_like(spread, torch.nan)
+    # Rounding may have moved a mean next to a bound beyond it.
+    return mean.clamp(*column.axis.bounds), spread
+
+
+def check_finite(column: Column, what: str, values: Tensor) -> None:
+    """Refuse moments that are not finite; `what` names them."""
+    if not bool(values.isfinite().all()):
+        raise ValueError(
+            f"Expected the {what} of column {column.name!r} ({column.reason}) to be finite; got "
+            "tails too heavy for one, or numbers too large. Ask for quantiles (`ppf`, `interval`, "
+            "or `impute` by the median), or give the column bounds or a lighter margin."
+        )
+
+
+def _moments(parts: Univariates, line: Axis) -> tuple[Tensor, Tensor]:
+    masses = value_masses(parts, line)
+    if masses is not None:
+        return _summed(*masses)
     origins, group_of = np.unique(_origins(parts, line), axis=0, return_inverse=True)
     if len(origins) == 1:
         return _moments_about(parts, line, *origins[0])
-    mean, spread = torch.empty(2, rows, dtype=torch.float64)
+    mean, spread = torch.empty(2, len(parts.log_evidence), dtype=torch.float64)
     for number, (middle, unit) in enumerate(origins):
         held = torch.from_numpy(np.flatnonzero(group_of.reshape(-1) == number))
         part = parts.take(0, held.to(parts.log_evidence.device))
@@ -64,7 +81,7 @@ def _origins(parts: Univariates, line: Axis) -> FloatArray:
     depend on their own row alone, and so does the answer.
     """
     levels = torch.tensor([TAIL, 0.5, 1 - TAIL], dtype=torch.float64)[:, None, None]
-    found = parts.quantile(levels.log(), torch.log1p(-levels))
+    found = parts.rough_quantile(levels.log(), torch.log1p(-levels))
     low, middle, high = numbers_at(line, found)[..., 0].numpy()  # (B,) each
     # Halves, as a difference may overflow.
     reach = np.maximum(middle / 2 - low / 2, high / 2 - middle / 2)
@@ -75,13 +92,10 @@ def _origins(parts: Univariates, line: Axis) -> FloatArray:
     return np.stack([np.rint(middle / apart) * apart, unit], -1)
 
 
-def _lattice_moments(parts: Univariates, line: LatticeAxis) -> tuple[Tensor, Tensor] | None:
-    """Sum over the values between extreme quantiles; None if there are too many."""
-    found = lattice_masses(parts, line)
-    if found is None:
-        return None
-    mass = found[1].exp()  # (V, B)
-    mass = mass / mass.sum(0)
-    numbers = torch.from_numpy(found[0])[:, None]
-    mean = (numbers * mass).sum(0)
-    return mean, ((numbers - mean).square() * mass).sum(0).sqrt()
+def _summed(values: FloatArray, log_masses: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum over values (V,) with log masses (V, B)."""
+    mass = log_masses.softmax(0)
+    middle = values.mean()
+    away = torch.from_numpy(values - middle)[:, None]
+    mean = (away * mass).sum(0)
+    return mean + middle, ((away - mean).square() * mass).sum(0).sqrt()

@@ -7,7 +7,7 @@ import warnings
 import torch
 
 from marginals.cells import Evidence
-from marginals.columns import Categorical, Schema
+from marginals.columns import Schema
 from marginals.densities import Density
 from marginals.densities.univariate_cells import log_tails
 
@@ -36,7 +36,7 @@ def warn_outside(
         evidence: rows of evidence.
         alternatives: whether the rows are parts of one union, which is outside if all of them are.
     """
-    numbers = [c for c in evidence.columns if not isinstance(schema.columns[c].kind, Categorical)]
+    numbers = [c for c in evidence.columns if schema.columns[c].listed is None]
     cells = evidence.select(numbers)
     far = (cells.lower > _NEAR) | (cells.upper < -_NEAR)  # (B, n)
     far = far.all(0, keepdim=True) if alternatives else far
@@ -48,7 +48,7 @@ def warn_outside(
         margins = density.univariates(None, columns)
         if len(margins.log_evidence) != 1:  # a view given many rows
             return
-        outside = log_tails(margins, cells).cpu() < math.log(_TAIL)
+        outside = log_tails(margins, cells, density.categories).cpu() < math.log(_TAIL)
     outside &= ~cells.missing().cpu()
     found = outside.all(0) if alternatives else outside.any(0)
     names = [repr(schema.names[c]) for c, o in zip(columns, found.tolist(), strict=True) if o]

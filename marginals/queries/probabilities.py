@@ -7,20 +7,20 @@ import torch
 from torch import Tensor
 
 from marginals.cells import Evidence
-from marginals.columns import Categorical, Column, decode_column
+from marginals.columns import Column, decode_column
 from marginals.columns.axis import quiet
 from marginals.columns.lattice_axis import LatticeAxis
 from marginals.densities import Density
 from marginals.queries import requests
-from marginals.queries.lattice_masses import MOST_VALUES, lattice_masses
 from marginals.queries.named_rows import NamedModel
+from marginals.queries.value_masses import MOST_VALUES, value_masses
 
 
 class Probabilities(NamedModel):
     """Probabilities of every value of a column, by column names."""
 
     def probabilities(self, column: Any, given: Any = None) -> Any:
-        """Return the probability of each value of a categorical, integer or rounded column.
+        """Return the probability of each category, or of each integer or rounded number.
 
         Categories come in the order of the schema. An integer or rounded column has the values
         between its extreme quantiles; those beyond have a probability below 2e-10 together.
@@ -36,8 +36,8 @@ class Probabilities(NamedModel):
         position = schema.index(column)
         described = schema.columns[position]
         density, known = requests.conditioned(density, schema, given, [position])
-        if isinstance(described.kind, Categorical):
-            points = torch.arange(len(described.kind.categories or ()), dtype=torch.float64)
+        if described.listed is not None:
+            points = torch.arange(len(described.listed), dtype=torch.float64)
             shares = log_probabilities(density, known, position, len(points)).exp()
         else:
             points, shares = _lattice(density, known, position, described)
@@ -72,7 +72,7 @@ def _lattice(
         )
     found = []
     for part in density.univariate_batches(density.checked(known), [position]):
-        masses = lattice_masses(part, line)
+        masses = value_masses(part, line)
         if masses is None:
             raise ValueError(
                 f"Expected column {column.name!r} to have at most {MOST_VALUES} likely values; got "

@@ -51,7 +51,7 @@ def _surprise(density: Density, schema: Schema, evidence: Evidence, frame: pd.Da
     with torch.no_grad():
         parts = [
             log_cells(density.univariates(part, part.columns), part)
-            for part in evidence.batches(density.rows_at_once())
+            for part in evidence.batches(density.rows_at_once(evidence))
         ]
     value = torch.cat(parts).double().cpu()  # (B, n)
     for place, name in enumerate(frame.columns):

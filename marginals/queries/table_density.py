@@ -22,7 +22,7 @@ from marginals.queries.independence import Independence
 from marginals.queries.information import Entropy, Information
 from marginals.queries.margins import Margins
 from marginals.queries.modes import Modes
-from marginals.queries.moments import moments
+from marginals.queries.moments import check_finite, moments
 from marginals.queries.probabilities import Probabilities
 from marginals.queries.surprise import Surprises
 
@@ -57,6 +57,7 @@ class TableDensity(
         """
         of = requests.values(self._parts()[1], x)
         value = self._conditional(of.evidence, given) + of.log_jacobian
+        value = torch.where(of.empty, -torch.inf, value)
         return requests.answer(value, given, x)
 
     def pdf(self, x: Any, given: Any = None) -> Any:
@@ -158,6 +159,7 @@ class TableDensity(
     def std(self, column: Any, given: Any = None) -> Any:
         """Return the standard deviation of a column; see `mean`."""
         described, _, numbers = self._moments(column, given)
+        check_finite(described, "standard deviation", numbers)
         values: Any = numbers.numpy()
         if family(described.dtype) != "number":
             values = pd.to_timedelta(values * described.grain, unit=unit(described.dtype))
@@ -166,7 +168,10 @@ class TableDensity(
     # Samples, views ---------------------------------------------------------------------------
 
     def sample(self, n: int = 1, given: Any = None, random_state: Any = None) -> Any:
-        """Draw rows: n in all, or n for each row of evidence, in its order."""
+        """Draw rows: n in all, or n for each row of evidence, in its order.
+
+        Columns with an exact value as evidence have this value.
+        """
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise ValueError(f"Expected `n` to be a whole number, 0 or more; got {n!r}.")
         density, schema = self._parts()
@@ -175,7 +180,7 @@ class TableDensity(
         with torch.no_grad():
             density.check_possible(known)
             rows = density.sample_rows(known, int(n), _generator(random_state, density))
-        frame = decode(schema, rows.reshape(-1, len(schema)))
+        frame = requests.with_given(decode(schema, rows.reshape(-1, len(schema))), schema, given)
         if isinstance(given, pd.DataFrame):
             frame.index = given.index.repeat(n)
         if self._kind() == "frame":

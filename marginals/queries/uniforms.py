@@ -131,7 +131,9 @@ def _ends(
     univariates = density.univariates(cells.select(given), asked)
     bounds = cells.select(asked)
     lower, upper = bounds.lower, bounds.upper  # (B, n)
-    lower, upper = lower.nan_to_num(nan=-torch.inf), upper.nan_to_num(nan=torch.inf)
+    # A missing cell is open on both sides; `nan_to_num` would close the open ends of others.
+    lower = lower.masked_fill(lower.isnan(), -torch.inf)
+    upper = upper.masked_fill(upper.isnan(), torch.inf)
     if sharp:
         at = univariates.cdf(upper).double()[..., None].expand(-1, -1, 2)
     else:

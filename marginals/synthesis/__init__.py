@@ -2,6 +2,6 @@
 
 from marginals.synthesis.copying import Copying
 from marginals.synthesis.report import SynthesisReport, synthesis_report
-from marginals.synthesis.two_sample import TwoSample
+from marginals.synthesis.two_sample import TwoSample, column_detection
 
-__all__ = ["Copying", "SynthesisReport", "TwoSample", "synthesis_report"]
+__all__ = ["Copying", "SynthesisReport", "TwoSample", "column_detection", "synthesis_report"]

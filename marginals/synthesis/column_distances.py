@@ -40,7 +40,17 @@ def _distance(real: Floats, drawn: Floats, number: bool) -> float:
     shares = pd.DataFrame(
         {i: pd.Series(v).value_counts() / len(v) for i, v in enumerate((real, drawn))}
     )
-    return float(shares.fillna(0.0).diff(axis=1)[1].abs().sum() / 2)
+    shares = shares.fillna(0.0)
+    return total_variation(shares[0].to_numpy(), shares[1].to_numpy())
+
+
+def total_variation(first: Floats, second: Floats) -> float:
+    """Return the total variation distance of two lists of probabilities.
+
+    >>> total_variation(np.array([0.5, 0.5, 0.0]), np.array([0.25, 0.5, 0.25]))
+    0.25
+    """
+    return float(np.abs(first - second).sum() / 2)
 
 
 def _shift(real: Floats, drawn: Floats) -> float:

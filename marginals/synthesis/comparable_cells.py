@@ -8,7 +8,10 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types
 
+from marginals.columns.table_coercion import as_frame
+
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 _NANOSECONDS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}  # common unit for times
 
@@ -32,6 +35,29 @@ class Cells:
     def categories(self) -> int:
         """Return the number of codes."""
         return 1 + int(max((np.nanmax(p) for p in self.parts if np.isfinite(p).any()), default=-1))
+
+
+def checked_tables(**tables: Any) -> list[pd.DataFrame]:
+    """Return tables as frames; refuse those whose columns differ from the first table's."""
+    frames = {name: as_frame(table) for name, table in tables.items()}
+    first, wanted = next(iter(frames.items()))
+    for name, frame in frames.items():
+        twice = frame.columns[frame.columns.duplicated()].unique()
+        if len(twice):
+            raise ValueError(
+                f"Expected `{name}` to have columns of different names; got {list(twice)} more "
+                "than once. Rename them."
+            )
+        if set(frame.columns) != set(wanted.columns):
+            raise ValueError(
+                f"Expected `{name}` to have the columns of `{first}`, {list(wanted.columns)}; got "
+                f"{list(frame.columns)}. Select the same columns of both."
+            )
+        if len(frame) < 2:
+            raise ValueError(
+                f"Expected `{name}` to have at least two rows; got {len(frame)}. Give more."
+            )
+    return list(frames.values())
 
 
 def aligned(real: pd.DataFrame, *others: pd.DataFrame) -> list[Cells]:

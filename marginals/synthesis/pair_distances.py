@@ -1,6 +1,6 @@
 """The association of each pair of columns in two tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -12,15 +12,22 @@ from marginals.synthesis.comparable_cells import Cells, Floats
 _FEWEST = 3  # complete rows below which an association says nothing
 
 
-def pair_differences(columns: Sequence[Cells]) -> pd.DataFrame:
-    """Return the association of each pair of columns in a real and a synthetic table.
+def pair_differences(
+    columns: Sequence[Cells], pairs: Iterable[tuple[int, int]] | None = None
+) -> pd.DataFrame:
+    """Return the association of pairs of columns in a real and a synthetic table.
 
     Two columns of numbers have Spearman's correlation, two of categories bias-corrected Cramér's V,
     and one of each the correlation ratio of ranks, over the rows in which both are observed. The
     value is NaN if a table has too few such rows or a column is constant.
+
+    Args:
+        columns: cells of both tables.
+        pairs: positions of the columns of each pair; by default all pairs.
     """
+    chosen = combinations(range(len(columns)), 2) if pairs is None else pairs
     lines = []
-    for first, second in combinations(columns, 2):
+    for first, second in ((columns[i], columns[j]) for i, j in chosen):
         real, drawn = (_association(first, second, table) for table in (0, 1))
         lines.append((first.name, second.name, _measure(first, second), real, drawn))
     frame = pd.DataFrame(lines, columns=["first", "second", "measure", "real", "synthetic"])
@@ -62,8 +69,9 @@ def cramer(a: Floats, b: Floats) -> float:
     >>> round(cramer(np.array([0.0, 0.0, 1.0, 1.0] * 50), np.array([1.0, 1.0, 0.0, 0.0] * 50)), 6)
     1.0
     """
-    table = pd.crosstab(a, b).to_numpy()
-    count, (rows, columns) = len(a), table.shape
+    (first, row), (second, column) = (np.unique(side, return_inverse=True) for side in (a, b))
+    count, rows, columns = len(a), len(first), len(second)
+    table = np.bincount(row * columns + column, minlength=rows * columns).reshape(rows, columns)
     phi = chi2_contingency(table, correction=False).statistic / count
     phi = max(0.0, phi - (rows - 1) * (columns - 1) / (count - 1))
     rows_left = rows - (rows - 1) ** 2 / (count - 1)

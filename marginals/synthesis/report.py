@@ -6,10 +6,10 @@ from typing import Any, final
 import numpy as np
 import pandas as pd
 
-from marginals.columns.table_coercion import as_frame
 from marginals.synthesis.column_distances import column_distances
-from marginals.synthesis.comparable_cells import aligned
+from marginals.synthesis.comparable_cells import aligned, checked_tables
 from marginals.synthesis.copying import Copying, copying
+from marginals.synthesis.json_records import plain_record, records
 from marginals.synthesis.pair_distances import pair_differences
 from marginals.synthesis.two_sample import TwoSample, two_sample
 
@@ -56,11 +56,11 @@ class SynthesisReport:
         copies = {k: v for k, v in asdict(self.copying).items() if not isinstance(v, np.ndarray)}
         return {
             "rows": list(self.rows),
-            "summary": _plain(self.summary),
-            "columns": [_plain(line) for line in self.columns.reset_index().to_dict("records")],
-            "pairs": [_plain(line) for line in self.pairs.to_dict("records")],
-            "two_sample": _plain(asdict(self.two_sample)),
-            "copying": _plain(copies),
+            "summary": plain_record(self.summary),
+            "columns": records(self.columns.reset_index()),
+            "pairs": records(self.pairs),
+            "two_sample": plain_record(asdict(self.two_sample)),
+            "copying": plain_record(copies),
         }
 
     def __str__(self) -> str:
@@ -106,8 +106,8 @@ def synthesis_report(
     >>> report.columns["distance"].round(1).tolist(), report.two_sample.auc > 0.9
     ([0.1, 0.9], True)
     """
-    frames = [as_frame(t) for t in (real, synthetic, holdout) if t is not None]
-    _check(frames)
+    others = {} if holdout is None else {"holdout": holdout}
+    frames = checked_tables(real=real, synthetic=synthetic, **others)
     columns = aligned(*frames)
     return SynthesisReport(
         column_distances(columns),
@@ -116,34 +116,3 @@ def synthesis_report(
         copying(columns, most, np.random.default_rng(random_state)),
         (len(frames[0]), len(frames[1])),
     )
-
-
-def _check(frames: list[pd.DataFrame]) -> None:
-    for name, frame in zip(("real", "synthetic", "holdout"), frames, strict=False):
-        twice = frame.columns[frame.columns.duplicated()].unique()
-        if len(twice):
-            raise ValueError(
-                f"Expected `{name}` to have columns of different names; got {list(twice)} more "
-                "than once. Rename them."
-            )
-        if set(frame.columns) != set(frames[0].columns):
-            raise ValueError(
-                f"Expected `{name}` to have the columns of `real`, {list(frames[0].columns)}; got "
-                f"{list(frame.columns)}. Select the same columns of both."
-            )
-        if len(frame) < 2:
-            raise ValueError(
-                f"Expected `{name}` to have at least two rows; got {len(frame)}. Give more."
-            )
-
-
-def _plain(line: dict[Any, Any]) -> dict[str, Any]:
-    """Return a line as JSON types; NaN and infinities become None."""
-
-    def plain(value: Any) -> Any:
-        value = value.item() if isinstance(value, np.generic) else value
-        if isinstance(value, float):
-            return value if np.isfinite(value) else None
-        return value if isinstance(value, str | int) else str(value)
-
-    return {str(name): plain(value) for name, value in line.items()}

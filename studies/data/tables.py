@@ -51,6 +51,16 @@ def _csv(
     return read
 
 
+def _parquet(*parts: str) -> Reader:
+    def read(context: Context) -> pd.DataFrame:
+        try:
+            return pd.read_parquet(context.file(*parts))
+        except ImportError as cause:
+            raise Unavailable(f"{parts[-1]} needs the package pyarrow: {cause}") from None
+
+    return read
+
+
 def _concrete(context: Context) -> pd.DataFrame:
     path = context.file("imputation", "concrete_compression_Concrete_Data.xls")
     try:
@@ -108,6 +118,8 @@ TABLES: dict[str, Reader] = {
     "mpg": _csv("tables", "seaborn_mpg.csv", drop=("name",)),
     "penguins": _csv("tables", "seaborn_penguins.csv"),
     "diamonds": _csv("tables", "seaborn_diamonds.csv"),
+    "adult": _parquet("synthesis", "adult.parquet"),
+    "shoppers": _parquet("synthesis", "shoppers.parquet"),
     "breast-cancer": _breast_cancer,
     "diabetes": _diabetes,
     "sachs": _array("density", "sachs", "train"),

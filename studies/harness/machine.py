@@ -19,6 +19,7 @@ PACKAGES = (
     *("marginals", "torch", "numpy", "pandas", "scikit-learn", "pyarrow", "causal-learn"),
     *("networkx", "zuko", "spflow", "pyvinecopulib", "npeet-plus", "miceforest", "lightgbm"),
     "pyod",
+    *("sdmetrics", "xgboost"),
 )
 FOLDERS = ("--data", "--output", "--reference")
 

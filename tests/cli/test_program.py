@@ -36,7 +36,7 @@ def python(*arguments: str) -> str:
 
 def test_every_command_is_there() -> None:
     assert [
-        *("fit", "info", "query", "score", "sample", "impute", "anomalies", "mi"),
+        *("fit", "info", "check", "query", "score", "sample", "impute", "anomalies", "mi"),
         *("independence", "causal", "plot", "demo"),
     ] == COMMANDS
 

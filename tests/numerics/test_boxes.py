@@ -9,11 +9,13 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch.testing import assert_close
 
+from marginals.numerics.ghk import log_box_qmc, sample_box
 from marginals.numerics.normal import log_normal_interval
-from marginals.numerics.normal_boxes import log_box, log_box2, log_box_qmc, sample_box
+from marginals.numerics.normal_boxes import log_box, log_box2
 from tests.laws.statistics import P_VALUE
 
 INF = math.inf
+BOXES = 12
 RHOS = [0.0, 1e-9, 0.3, -0.99, 0.9999, -(1 - 1e-8)]
 PAIRS = {
     "quadrant": ((-INF, -INF), (0.0, 0.0)),
@@ -147,11 +149,13 @@ def test_many_columns_against_scipy(size: int) -> None:
     lower, upper = -torch.rand(size) * 2, torch.rand(size) * 2 + 0.2
     lower[0], upper[-1] = -INF, INF
     cholesky = torch.linalg.cholesky(covariance)
-    log_mass, error = log_box_qmc(lower, upper, torch.zeros(size), cholesky, tolerance=1e-5)
-    assert error <= 1e-5
+    log_mass, error = log_box_qmc(
+        lower, upper, torch.zeros(size), cholesky, tolerance=1e-4, max_points=1 << 15
+    )
+    assert error <= 1e-4
     limits = {"lower_limit": lower.numpy(), "abseps": 1e-7, "releps": 1e-7, "maxpts": 2_000_000}
     expected = multivariate_normal.cdf(upper.numpy(), cov=covariance.numpy(), rng=0, **limits)
-    assert abs(log_mass.exp().item() - expected) < 3e-5
+    assert abs(log_mass.exp().item() - expected) < 1e-4 * expected
 
 
 @pytest.mark.parametrize("size", [3, 6])
@@ -160,8 +164,8 @@ def test_equal_correlations_have_a_closed_form(size: int) -> None:
     cholesky = torch.linalg.cholesky(torch.eye(size) + 1).expand(4, size, size)
     end = torch.zeros(4, size)
     log_mass, error = log_box_qmc(end - INF, end, end, cholesky)
-    assert (error < 1e-4).all()
-    assert ((log_mass.exp() - 1 / (size + 1)).abs() < 1.5 * error + 1e-6).all()
+    assert (error <= 2e-3).all()
+    assert ((log_mass.exp() * (size + 1) - 1).abs() <= error).all()
 
 
 def test_independent_columns_are_exact_in_the_tails() -> None:
@@ -170,6 +174,38 @@ def test_independent_columns_are_exact_in_the_tails() -> None:
     log_mass, error = log_box_qmc(lower, upper, torch.zeros(3), torch.eye(3))
     assert_close(log_mass, log_normal_interval(lower, upper).sum(-1), rtol=1e-12, atol=1e-12)
     assert (error < 1e-12).all()
+
+
+@pytest.mark.parametrize("size", [5, 10])
+def test_rare_boxes_have_a_small_and_honest_relative_error(size: int) -> None:
+    """Random boxes down to 1e-9 within one percent, and within the stated error."""
+    root = torch.randn(BOXES, size, size // 2)
+    covariance = root @ root.mT + torch.diag_embed(0.3 * torch.rand(BOXES, size) + 0.1)
+    scale = covariance.diagonal(dim1=1, dim2=2).sqrt()
+    cholesky = torch.linalg.cholesky(covariance / scale[:, :, None] / scale[:, None])
+    lower = 0.7 * torch.randn(BOXES, size)
+    upper = torch.where(
+        torch.rand(BOXES, size) < 0.3, INF, lower + 3 * torch.rand(BOXES, size) + 0.5
+    )
+    box = (lower, upper, torch.zeros(size), cholesky)
+    log_mass, error = log_box_qmc(*box)
+    keep = log_mass > math.log(1e-9)
+    assert keep.sum() >= BOXES // 2
+    box = (lower[keep], upper[keep], torch.zeros(size), cholesky[keep])
+    exact, rest = log_box_qmc(*box, tolerance=2e-4, max_points=1 << 14, seed=1)
+    away = (log_mass[keep] - exact).expm1().abs()
+    assert away.max() < 0.01
+    assert (away <= error[keep] + rest).all()
+
+
+def test_points_go_to_the_boxes_that_count() -> None:
+    cholesky = torch.linalg.cholesky(correlation(4))
+    lower = torch.tensor([[0.0] * 4, [1.0] * 4]).expand(2, 2, 4)
+    log_weights = torch.tensor([[0.0, -60.0], [-60.0, 0.0]])
+    box = (lower, lower + INF, torch.zeros(4), cholesky)
+    log_mass, error = log_box_qmc(*box, log_weights=log_weights, tolerance=1e-4)
+    assert (error.diagonal() < error.fliplr().diagonal()).all()
+    assert_close(log_mass[0], log_mass[1], rtol=0, atol=0.05)
 
 
 def test_points_are_fixed_by_the_seed_and_stop_at_the_cap() -> None:

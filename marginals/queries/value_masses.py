@@ -1,4 +1,4 @@
-"""The values of a lattice and their probabilities, and points of the model's scale as numbers."""
+"""The values of a column with their probabilities, and points of the model's scale as numbers."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,6 +7,7 @@ from torch import Tensor
 
 from marginals.columns.axis import Axis, quiet
 from marginals.columns.lattice_axis import LatticeAxis
+from marginals.columns.table_axis import TableAxis
 from marginals.densities import Univariates
 from marginals.densities.univariate_cells import log_mass
 
@@ -18,11 +19,19 @@ MOST_VALUES = 4096
 TAIL = 1e-10
 
 
-def lattice_masses(parts: Univariates, line: LatticeAxis) -> tuple[FloatArray, Tensor] | None:
-    """Return the values between extreme quantiles (V,) and their log masses (V, B).
+def value_masses(parts: Univariates, line: Axis) -> tuple[FloatArray, Tensor] | None:
+    """Return the values of one column as numbers (V,) in rising order, and log masses (V, B).
 
-    None if there are more than `MOST_VALUES`. Values beyond have a probability below 2e-10.
+    On a lattice they are the values between extreme quantiles; those beyond have a probability
+    below 2e-10. None for a column without a list of values, or with more than `MOST_VALUES`.
     """
+    if isinstance(line, TableAxis):
+        codes = torch.arange(len(line.points)).to(parts.log_evidence)
+        return line.values, parts.logpdf(codes[:, None, None])[..., 0].double().cpu()
+    return _lattice_masses(parts, line) if isinstance(line, LatticeAxis) else None
+
+
+def _lattice_masses(parts: Univariates, line: LatticeAxis) -> tuple[FloatArray, Tensor] | None:
     tail = torch.tensor([TAIL, 1 - TAIL], dtype=torch.float64)[:, None, None]
     ends = numbers_at(line, parts.quantile(tail.log(), torch.log1p(-tail)))
     low, high = float(ends.min()), float(ends.max())
