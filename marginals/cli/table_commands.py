@@ -177,7 +177,8 @@ def _fills(
                 values = list(map(round, values))  # the column keeps its type
             fills[str(name)] = dict(zip(gaps.tolist(), values, strict=True))
         before = {"row": frame.index.tolist(), "draw": [draw] * len(frame)} if draws > 1 else {}
-        yield Edit(fills=fills, before=before)
+        added = {str(n): one[n].tolist() for n in one.columns if n not in frame.columns}
+        yield Edit(fills=fills, before=before, after=added)
 
 
 def _seed(seed: int, batch: int) -> int:

@@ -14,6 +14,9 @@ from tests.language.strategies import NUMBERS, ODD, SIGNS, nearly
 from tests.queries.conftest import KINDS, make_frame
 from tests.robustness.questions import Refused, answer
 
+# Evidence is drawn far beyond the data on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::marginals.OutsideDataWarning")
+
 # Values that fit the columns, some beyond their bounds.
 FITTING = {
     "x": ["100", "80.5", "-2.5e3", "1e-300", "1e300"],
@@ -78,7 +81,6 @@ def is_sound(value: Any, text: str) -> bool:
     return not text.startswith("P") or all(0 <= one <= 1 + 1e-5 for one in values)
 
 
-@pytest.mark.filterwarnings("ignore::marginals.OutsideDataWarning")
 @settings(max_examples=600)
 @given(text=st.one_of(questions(), questions(likely=True), nearly, st.text(max_size=20)))
 def test_any_text_is_answered_or_refused(model: MDMA, text: str) -> None:
@@ -89,7 +91,6 @@ def test_any_text_is_answered_or_refused(model: MDMA, text: str) -> None:
     assert is_sound(value, text), (text, value)
 
 
-@pytest.mark.filterwarnings("ignore::marginals.OutsideDataWarning")
 def test_many_of_the_questions_are_answered(model: MDMA) -> None:
     outcomes: Counter[bool] = Counter()
 
