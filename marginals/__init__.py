@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from marginals.estimators.predictors import MDMAClassifier, MDMARegressor
     from marginals.io.model_files import save
     from marginals.io.safe_files import FileError
-    from marginals.queries import TableView
+    from marginals.queries import OutsideDataWarning, TableView
     from marginals.structure import Tree
     from marginals.synthesis import synthesis_report
     from marginals.training import FitConfig, FitResult, fit
@@ -52,6 +52,7 @@ __all__ = [
     "MDMAOutlierDetector",
     "MDMARegressor",
     "Mixture",
+    "OutsideDataWarning",
     "Schema",
     "SchemaWarning",
     "TableView",
@@ -81,7 +82,7 @@ _HOMES = {
     "estimators.predictors": ["MDMAClassifier", "MDMARegressor"],
     "io.model_files": ["save"],
     "io.safe_files": ["FileError"],
-    "queries": ["TableView"],
+    "queries": ["OutsideDataWarning", "TableView"],
     "structure": ["Tree"],
     "synthesis": ["synthesis_report"],
     "training": ["FitConfig", "FitResult", "fit"],

@@ -1,6 +1,7 @@
-"""One cell as a user or a query writes it: an exact value, an interval, a set, or missing."""
+"""One cell as a user or a query writes it: exact, an interval, a set, a union, or missing."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -11,6 +12,7 @@ from torch import Tensor
 __all__ = [
     "MISSING",
     "NOTHING",
+    "AnyOf",
     "Cell",
     "Exact",
     "Interval",
@@ -19,6 +21,7 @@ __all__ = [
     "contains",
     "intersect",
     "is_empty",
+    "union",
 ]
 
 
@@ -60,7 +63,15 @@ class OneOf:
     values: tuple[Any, ...]
 
 
-Cell = Exact | Interval | OneOf
+@final
+@dataclass(frozen=True)
+class AnyOf:
+    """The cell lies in one of these intervals or has one of these values."""
+
+    parts: tuple[Exact | Interval, ...]
+
+
+Cell = Exact | Interval | OneOf | AnyOf
 MISSING = Interval()
 NOTHING = OneOf(())
 
@@ -69,7 +80,7 @@ def as_cell(value: Any, owner: str = "a cell") -> Cell:
     """Return the cell that a user's value means.
 
     A scalar is exact, a pair (low, high) the interval low < x <= high, a set or list one of its
-    values, and None, NaN, NA or NaT missing. Equal ends are an exact value.
+    values or intervals, and None, NaN, NA or NaT missing. Equal ends are an exact value.
 
     Args:
         value: as in a dict of evidence.
@@ -88,6 +99,8 @@ def as_cell(value: Any, owner: str = "a cell") -> Cell:
                 f"Expected the set for {owner} to hold values; got {list(values)!r}. Name at least "
                 "one, and none that is missing."
             )
+        if any(isinstance(part, tuple | pd.Interval | Exact | Interval) for part in values):
+            return AnyOf(tuple(_part(part, owner) for part in values))
         return OneOf(values)
     if isinstance(value, pd.Interval):
         closed = (value.closed_left, value.closed_right)
@@ -115,6 +128,8 @@ def intersect(first: Cell, second: Cell) -> Cell:
     >>> intersect(OneOf((1, 2, 3)), Interval(low=1))
     OneOf(values=(2, 3))
     """
+    if isinstance(first, AnyOf) or isinstance(second, AnyOf):
+        return union(intersect(a, b) for a in _parts(first) for b in _parts(second))
     if isinstance(first, Interval) and isinstance(second, Interval):
         both = _narrow(first, second)
         return NOTHING if is_empty(both) else both
@@ -127,6 +142,29 @@ def intersect(first: Cell, second: Cell) -> Cell:
     return OneOf(left)
 
 
+def union(cells: Iterable[Cell]) -> Cell:
+    """Return the values in any of the cells, which must be comparable, as disjoint parts in order.
+
+    >>> union([Interval(1, 3), Interval(2, 4), Exact(4)])
+    Interval(low=1, high=4, low_closed=False, high_closed=True)
+    >>> union([Exact(5), OneOf((1, 2))])
+    OneOf(values=(1, 2, 5))
+    """
+    ranges = [_as_interval(part) for cell in cells for part in _parts(cell)]
+    ranges = sorted((part for part in ranges if not is_empty(part)), key=_start)
+    merged: list[Interval] = []
+    for part in ranges:
+        if merged and _touch(merged[-1], part):
+            merged[-1] = _hull(merged[-1], part)
+        else:
+            merged.append(part)
+    parts = tuple(map(_as_exact, merged))
+    if len(parts) == 1:
+        return parts[0]
+    values = tuple(part.value for part in parts if isinstance(part, Exact))
+    return OneOf(values) if len(values) == len(parts) else AnyOf(parts)
+
+
 def contains(cell: Cell, value: Any) -> bool:
     """Say whether a cell holds a value.
 
@@ -137,6 +175,8 @@ def contains(cell: Cell, value: Any) -> bool:
         return bool(value == cell.value)
     if isinstance(cell, OneOf):
         return value in cell.values
+    if isinstance(cell, AnyOf):
+        return any(contains(part, value) for part in cell.parts)
     above = cell.low is None or cell.low < value or (cell.low_closed and cell.low == value)
     below = cell.high is None or value < cell.high or (cell.high_closed and cell.high == value)
     return bool(above and below)
@@ -152,6 +192,8 @@ def is_empty(cell: Cell) -> bool:
         return False
     if isinstance(cell, OneOf):
         return not cell.values
+    if isinstance(cell, AnyOf):
+        return all(map(is_empty, cell.parts))
     if cell.low is None or cell.high is None:
         return False
     if cell.low == cell.high:
@@ -164,6 +206,61 @@ def _between(low: Any, high: Any, low_closed: bool, high_closed: bool) -> Cell:
     if low is not None and pd.api.types.is_scalar(low) and bool(np.all(low == high)):
         return Exact(low)
     return Interval(low, high, low_closed, high_closed)
+
+
+def _part(value: Any, owner: str) -> Exact | Interval:
+    """Return one part of a union."""
+    cell = as_cell(value, owner)
+    if not isinstance(cell, Exact | Interval):
+        raise TypeError(
+            f"Expected values and pairs (low, high) in the list for {owner}; got {value!r}. Write "
+            "one flat list."
+        )
+    return cell
+
+
+def _parts(cell: Cell) -> tuple[Cell, ...]:
+    """Return the exact values and intervals that a cell consists of."""
+    if isinstance(cell, OneOf):
+        return tuple(map(Exact, cell.values))
+    return cell.parts if isinstance(cell, AnyOf) else (cell,)
+
+
+def _as_interval(cell: Cell) -> Interval:
+    if isinstance(cell, Exact):
+        return Interval(cell.value, cell.value, low_closed=True, high_closed=True)
+    assert isinstance(cell, Interval)
+    return cell
+
+
+def _as_exact(part: Interval) -> Exact | Interval:
+    return Exact(part.low) if part.low is not None and part.low == part.high else part
+
+
+def _start(part: Interval) -> tuple[Any, ...]:
+    """Return a key that sorts intervals by where they start."""
+    return (False,) if part.low is None else (True, part.low, not part.low_closed)
+
+
+def _touch(first: Interval, second: Interval) -> bool:
+    """Say whether the second interval, which starts later, leaves no gap after the first."""
+    if first.high is None or second.low is None:
+        return True
+    return bool(
+        second.low < first.high
+        or (second.low == first.high and (first.high_closed or second.low_closed))
+    )
+
+
+def _hull(first: Interval, second: Interval) -> Interval:
+    """Return all values from the start of the first interval to the later of the two ends."""
+    if first.high is None or second.high is None:
+        return replace(first, high=None, high_closed=False)
+    closed = [part.high_closed for part in (first, second)]
+    if first.high == second.high:
+        return replace(first, high_closed=any(closed))
+    last = first if first.high > second.high else second
+    return replace(first, high=last.high, high_closed=last.high_closed)
 
 
 def _narrow(first: Interval, second: Interval) -> Interval:

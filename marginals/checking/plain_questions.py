@@ -1,5 +1,6 @@
 """Plain questions about a table, made by a fixed rule: shares of values and ranges, some given."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
@@ -10,16 +11,17 @@ import pandas as pd
 import torch
 from pandas.api import types
 
-from marginals.cells.cell import Cell, Exact, Interval, OneOf
+from marginals.cells.cell import Exact, Interval, OneOf
 from marginals.checking.significance import ERRORS, TOLERANCE
 from marginals.columns import Categorical, Column
 from marginals.columns.encoding import NoProbabilityError
 from marginals.columns.plain_values import plain
 from marginals.language.printer import format
 from marginals.language.query_tree import Condition, Query
-from marginals.queries import TableView, requests
+from marginals.queries import OutsideDataWarning, TableView, requests
 
 Flags = npt.NDArray[np.bool_]
+Cell = Exact | Interval | OneOf
 
 _COMMON = 0.005  # share from which a number is a value to ask for
 _FEWEST = 30  # rows behind the table's answer
@@ -184,7 +186,9 @@ def answered(
         # Agresti and Coull: a share of none or all has an error, too.
         middle = (hits.sum() + 2) / (count + 4)
         error = float(np.sqrt(middle * (1 - middle) / (count + 4)))
-        value = _answer(model, question)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OutsideDataWarning)  # the rows are the question
+            value = _answer(model, question)
         off = not abs(value - table) <= ERRORS * error + TOLERANCE
         given = None if question.given is None else str(question.given)
         lines.append((question.text, question.column, given, value, table, error, count, off))
@@ -219,11 +223,12 @@ def _fitted(column: Column, cell: Cell) -> Cell:
 
 def _is_possible(model: TableView, given: dict[Any, Cell]) -> bool:
     try:
-        known = requests.evidence(model.schema_, given)
+        density, known = requests.conditioned(model.module_, model.schema_, given)
+        with torch.no_grad():
+            density.check_possible(density.checked(known))
     except ValueError:
         return False
-    with torch.no_grad():
-        return bool(model.module_.log_value(known) > -torch.inf)
+    return True
 
 
 def _rows(frame: pd.DataFrame, question: Question) -> Flags:

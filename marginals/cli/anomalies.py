@@ -29,6 +29,7 @@ def anomalies(
     model: options.Model,
     data: options.Data,
     top: Top = 20,
+    handle_unknown: options.HandleUnknown = None,
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
@@ -42,7 +43,7 @@ def anomalies(
 
     from marginals.estimators.outlier_detector import MDMAOutlierDetector
 
-    fitted = load_model(model)
+    fitted = load_model(model, handle_unknown and handle_unknown.value)
     draws = fitted.sample(DRAWS, random_state=0)
     detector = MDMAOutlierDetector(fitted, samples=DRAWS).fit(draws)
     rows, frame, scores = _lowest(detector, data, top, format)

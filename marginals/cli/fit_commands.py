@@ -79,6 +79,7 @@ def fit(
     max_seconds: Seconds = None,
     rows: Rows = 1_000_000,
     width: Width = None,
+    handle_unknown: options.HandleUnknown = None,
     settings: Settings = None,
     format: options.Format = None,
     json: options.Json = False,
@@ -93,6 +94,8 @@ def fit(
 
     kinds = dict(parse_spec(text) for text in columns or [])
     model = _estimator(settings or [], effort=effort, width=width, max_seconds=max_seconds)
+    if handle_unknown is not None:
+        model.set_params(handle_unknown=handle_unknown.value)
     found = _sampled(data, rows, seed, format, kinds, ignore or [])
     frame = without(found.frame, ignore or [])
     kinds = _with_categories(found, kinds, ignore or [])

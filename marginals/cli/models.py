@@ -14,8 +14,8 @@ ROWS = 65_536  # read, processed and written at a time
 _COMMON = {bool: "boolean", int: "Int64", float: "float64"}  # the types of categories
 
 
-def load_model(path: str) -> Any:
-    """Load a model with its schema."""
+def load_model(path: str, handle_unknown: str | None = None) -> Any:
+    """Load a model with its schema, and set how it reads categories not seen in training."""
     from marginals.estimators.loading import load
 
     if not os.path.exists(path):
@@ -23,13 +23,13 @@ def load_model(path: str) -> Any:
             f"Expected a model at {path!r}; there is no such file. Make one with: "
             f"marginals fit data.csv -o {path}."
         )
-    model = load(path)
+    model: Any = load(path)
     if not hasattr(model, "schema_"):
         raise ValueError(
             f"Expected {path!r} to hold a model of a table; got a bare {type(model).__name__}. "
             "Fit it with `marginals fit`, or save a `marginals.MDMA`."
         )
-    return model
+    return model if handle_unknown is None else model.set_params(handle_unknown=handle_unknown)
 
 
 def evidence(model: Any, given: str) -> dict[Any, Any] | None:

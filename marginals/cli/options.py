@@ -1,8 +1,17 @@
 """Arguments and options of several commands."""
 
+from enum import Enum
 from typing import Annotated
 
 import typer
+
+
+class Unknown(str, Enum):  # noqa: UP042 (typer shows the values of this kind)
+    """What to do with a category that was not seen in training."""
+
+    error = "error"
+    missing = "missing"
+
 
 _TABLES = "CSV, TSV, Parquet or Arrow by its suffix"
 
@@ -42,5 +51,13 @@ GivenColumns = Annotated[
 Ignore = Annotated[
     list[str] | None,
     typer.Option("--ignore", metavar="COLUMN", help="A column to leave out; may repeat."),
+]
+HandleUnknown = Annotated[
+    Unknown | None,
+    typer.Option(
+        "--handle-unknown",
+        help="What to do with a category not seen in training: stop with an error, or count the "
+        "cell as missing. By default as the model was fitted.",
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")]

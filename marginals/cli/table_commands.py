@@ -36,6 +36,15 @@ Method = Annotated[
     Fill,
     typer.Option("--method", help="What to put in a missing cell, given the rest of its row."),
 ]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        metavar="COLUMN",
+        help="A column to fill, added if the table lacks it; may repeat. By default those of the "
+        "table.",
+    ),
+]
 Draws = Annotated[
     int, typer.Option("--draws", min=1, help="Completed copies of each row, with --method draw.")
 ]
@@ -58,6 +67,7 @@ def add(app: typer.Typer) -> None:
         app,
         "marginals impute model.mdma data.csv -o full.csv",
         "marginals impute model.mdma data.csv --method draw --draws 5 --seed 1 -o full.parquet",
+        "marginals impute model.mdma data.csv --column income --handle-unknown missing",
     )(impute)
 
 
@@ -66,6 +76,7 @@ def score(
     data: options.Data,
     output: options.Output = "-",
     keep: Keep = None,
+    handle_unknown: options.HandleUnknown = None,
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
@@ -74,7 +85,7 @@ def score(
 
     from marginals.io.stored_rows import Edit
 
-    fitted = load_model(model)
+    fitted = load_model(model, handle_unknown and handle_unknown.value)
     kept = list(keep or [])
     with (
         _rows_out(fitted, output, format, json) as append,
@@ -120,29 +131,33 @@ def impute(
     output: options.Output = "-",
     method: Method = Fill.mean,
     draws: Draws = 1,
+    column: Columns = None,
     seed: options.Seed = 0,
+    handle_unknown: options.HandleUnknown = None,
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
     """Fill missing cells from the rest of their row; all other cells are copied as they are.
 
-    Integer columns get integers: means are rounded.
+    Integer columns get integers: means are rounded. With --handle-unknown missing, categories not
+    seen in training count as not observed, and are copied as well.
     """
     if draws > 1 and method is not Fill.draw:
         raise typer.BadParameter("Several draws need --method draw.")
-    fitted = load_model(model)
+    fitted = load_model(model, handle_unknown and handle_unknown.value)
+    own = models.named(fitted.schema_.names, column or [], "--column", "columns of the model")
     with (
         _rows_out(fitted, output, format, json) as append,
         _bar_for("impute", data, format) as advance,
     ):
         for number, (rows, frame) in enumerate(table(fitted, data, format, keep=None)):
-            for edit in _fills(fitted, frame, method.value, draws, _seed(seed, number)):
+            for edit in _fills(fitted, frame, own, method.value, draws, _seed(seed, number)):
                 append(rows.edited(edit))
             advance(len(rows))
 
 
 def _fills(
-    model: Any, frame: "pd.DataFrame", method: str, draws: int, seed: int
+    model: Any, frame: "pd.DataFrame", columns: list[Any], method: str, draws: int, seed: int
 ) -> Iterator["Edit"]:
     """Fill the missing cells, once or several times; copies have the columns row and draw."""
     import numpy as np
@@ -150,7 +165,9 @@ def _fills(
     from marginals.columns import Integer
     from marginals.io.stored_rows import Edit
 
-    full = model.impute(frame, method=method, draws=draws, random_state=seed)
+    full = model.impute(
+        frame, method=method, draws=draws, random_state=seed, columns=columns or None
+    )
     for draw, one in enumerate(full if isinstance(full, list) else [full]):
         fills: dict[str, dict[int, Any]] = {}
         for name in frame.columns:
@@ -160,7 +177,8 @@ def _fills(
                 values = list(map(round, values))  # the column keeps its type
             fills[str(name)] = dict(zip(gaps.tolist(), values, strict=True))
         before = {"row": frame.index.tolist(), "draw": [draw] * len(frame)} if draws > 1 else {}
-        yield Edit(fills=fills, before=before)
+        added = {str(n): one[n].tolist() for n in one.columns if n not in frame.columns}
+        yield Edit(fills=fills, before=before, after=added)
 
 
 def _seed(seed: int, batch: int) -> int:

@@ -229,9 +229,9 @@ def _codes(column: Column, series: Any) -> Floats:
     values = [plain(value, f"column {column.name!r}") for value in distinct]
     codes = np.array([column.codes.get(value, -1) for value in values] + [-1])[found]
     unseen = (codes < 0) & (found >= 0)
-    if unseen.any():
+    if unseen.any() and column.unknown == "error":
         _refuse_unseen(column, series, int(unseen.argmax()))
-    return np.where(found < 0, np.nan, codes.astype(np.float64))
+    return np.where(codes < 0, np.nan, codes.astype(np.float64))
 
 
 def _code(column: Column, value: Any) -> float:
@@ -239,6 +239,8 @@ def _code(column: Column, value: Any) -> float:
     if found is None:
         return np.nan
     code = column.codes.get(found)
+    if code is None and column.unknown == "missing":
+        return np.nan
     if code is None:
         _refuse_unseen(column, pd.Series([value], dtype=object), 0)
     return float(code)
@@ -259,7 +261,8 @@ def _refuse_unseen(column: Column, series: Any, position: int) -> NoReturn:
     raise ValueError(
         f"Expected column {column.name!r} to hold one of {listed}{more}; got "
         f"{shown(value_of(series, position))}{row_of(series, position)}. Leave the cell missing, "
-        "or list the category with Categorical(categories=[...]) when fitting."
+        "set handle_unknown='missing', or list the category with Categorical(categories=[...]) "
+        "when fitting."
     )
 
 

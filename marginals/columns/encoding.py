@@ -1,8 +1,9 @@
 """From tables, dicts and arrays of values to evidence on the model's scale."""
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, NoReturn, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +11,30 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from marginals.cells.cell import NOTHING, Cell, Exact, Interval, OneOf, as_cell, contains
+from marginals.cells.cell import (
+    MISSING,
+    NOTHING,
+    AnyOf,
+    Cell,
+    Exact,
+    Interval,
+    OneOf,
+    as_cell,
+    contains,
+    union,
+)
 from marginals.cells.evidence import Evidence
 from marginals.columns.axis import Axis, Flags, Floats, quiet
 from marginals.columns.cell_reading import number_of, numbers
 from marginals.columns.kinds import Categorical
+from marginals.columns.refusals import (
+    Strict,
+    refuse_ends,
+    refuse_infinite,
+    refuse_order,
+    refuse_value,
+    refused,
+)
 from marginals.columns.schema import Column, Name, Schema
 from marginals.columns.table_coercion import (
     as_series,
@@ -38,9 +58,6 @@ __all__ = [
     "read_cells",
     "read_ends",
 ]
-
-
-Strict = Literal["all", "declared", "none"]
 
 
 @final
@@ -167,19 +184,8 @@ def encode_bounds(schema: Schema, column: Name, lower: Any, upper: Any) -> tuple
 
 
 def encode_cells(schema: Schema, cells: Mapping[Any, Any], *, strict: Strict = "all") -> Encoded:
-    """Encode a dict as one row of evidence: a value, a pair (low, high) or a set for each column.
-
-    See `as_cell` for what a cell may be. A set of numbers must have no gaps.
-    """
-    read = read_cells(schema, cells, strict=strict)
-    encoded = encode_boxes(schema, read)
-    if len(encoded.evidence) == 1:
-        return encoded
-    gaps = (i for i, cell in read.items() if len(encode_boxes(schema, {i: cell}).evidence) > 1)
-    raise ValueError(
-        f"Expected evidence on column {schema.names[next(gaps)]!r} to be one value or a range; got "
-        "a set of numbers with gaps, which only `prob` takes. Condition on each value apart."
-    )
+    """Encode a dict as one row, or as disjoint boxes if a set or union of numbers has gaps."""
+    return encode_boxes(schema, read_cells(schema, cells, strict=strict))
 
 
 def read_cells(
@@ -201,39 +207,56 @@ def read_cells(
 
 
 def encode_boxes(
-    schema: Schema, cells: Mapping[int, Cell], masses: Collection[int] = ()
+    schema: Schema,
+    cells: Mapping[int, Cell],
+    masses: Collection[int] = (),
+    most: int | None = None,
 ) -> Encoded:
-    """Encode cells of numbers as disjoint boxes, a row for each: one, unless a set has gaps.
+    """Encode cells of numbers as disjoint boxes, a row for each: one, unless a cell has gaps.
 
     Args:
         schema: of the fitted table.
         cells: by position, as `read_cells` returns them.
         masses: columns whose exact values must have their probability, and not a density. There
             a value off the lattice is empty; elsewhere it is rounded, as in tables.
+        most: the most boxes.
     """
     parts, sets = [], {}
     with quiet():
         for i, cell in cells.items():
             axis = schema.columns[i].axis
             listed = axis.column.listed
-            if isinstance(cell, OneOf) and listed is not None:
-                codes = axis.point(np.array(cell.values, dtype=np.float64))
+            if isinstance(cell, OneOf | AnyOf) and listed is not None:
+                codes = axis.point(_values_in(axis, cell))
                 codes = codes[~np.isnan(codes)]
                 sets[i] = _mask(codes, len(listed))
                 parts.append(_nothing(1, empty=not len(codes)))
             else:
                 parts.append(_pieces(axis, cell, i in masses))
     counts = [len(part.lower) for part in parts]
-    rows = int(np.prod(counts)) if counts else 1
+    rows = math.prod(counts)
+    if most is not None and rows > most:
+        raise ValueError(
+            f"Expected sets and unions to combine to at most {most:,} boxes; got {rows:,}. Give "
+            "fewer values or wider intervals."
+        )
     if rows > 1:
         places = np.indices(counts).reshape(len(counts), -1)
         parts = [part.take(place) for part, place in zip(parts, places, strict=True)]
     return _assembled(parts, tuple(cells), rows, sets)
 
 
+def _values_in(axis: Axis, cell: OneOf | AnyOf) -> Floats:
+    """Return the values of a cell of a column that lists its values."""
+    if isinstance(cell, OneOf):
+        return np.array(cell.values, dtype=np.float64)
+    every = axis.numbers(np.arange(len(axis.column.listed or ()), dtype=np.float64))
+    return np.array([value for value in every.tolist() if contains(cell, value)])
+
+
 def has_mass(column: Column, cell: Cell) -> bool:
     """Say whether a cell of numbers has a probability, be it 0, and not only a density."""
-    if isinstance(cell, Interval):
+    if isinstance(cell, Interval | AnyOf):
         return True
     values = np.array([cell.value] if isinstance(cell, Exact) else cell.values, dtype=np.float64)
     return bool((column.axis.has_mass(values) | column.axis.wrong(values)).all())
@@ -243,31 +266,42 @@ def _read_cell(column: Column, value: Any, strict: Strict) -> Cell:
     categorical = isinstance(column.kind, Categorical)
     if categorical and isinstance(value, pd.Interval):
         value = Exact(value)  # a category, as of pd.cut
+    elif categorical and isinstance(value, set | frozenset | list):
+        value = [Exact(part) if isinstance(part, pd.Interval) else part for part in value]
     cell = as_cell(value, f"column {column.name!r}")
+    if isinstance(cell, AnyOf):
+        parts = [_read_cell(column, part, strict) for part in cell.parts]
+        return _categories_in(column, parts) if categorical else union(parts)
     if isinstance(cell, Exact):
         number = _finite(column, cell.value)
-        if _refused(column.axis, np.array([number]), strict)[0]:
-            _refuse_value(column.axis, number, cell.value)
+        if np.isnan(number):  # a category not seen in training
+            return MISSING
+        if refused(column.axis, np.array([number]), strict)[0]:
+            refuse_value(column.axis, number, cell.value)
         return Exact(number)
     if isinstance(cell, OneOf):
-        return OneOf(tuple(sorted({_finite(column, value) for value in cell.values})))
+        numbers_in = {_finite(column, value) for value in cell.values}
+        known = tuple(sorted(number for number in numbers_in if not np.isnan(number)))
+        return OneOf(known) if known or not numbers_in else MISSING
     if cell.low is None and cell.high is None:
         return cell
     if categorical and not column.ordered:
         return _categories_between(column, cell)
     low = None if cell.low is None else _snapped(column, cell.low)
     high = None if cell.high is None else _snapped(column, cell.high)
+    if any(end is not None and np.isnan(end) for end in (low, high)):
+        return MISSING
     if low == np.inf or high == -np.inf:
-        _refuse_ends(column, "finite values", cell.low, cell.high, "Leave the cell missing.")
+        refuse_ends(column, "finite values", cell.low, cell.high, "Leave the cell missing.")
     if low is not None and high is not None and low > high:
-        _refuse_ends(column, "lower ends below upper ends", cell.low, cell.high, "Swap the ends.")
+        refuse_ends(column, "lower ends below upper ends", cell.low, cell.high, "Swap the ends.")
     return Interval(low, high, cell.low_closed, cell.high_closed)
 
 
 def _finite(column: Column, value: Any) -> float:
     number = _snapped(column, value)
     if np.isinf(number):
-        _refuse_infinite(column, number)
+        refuse_infinite(column, number)
     return number
 
 
@@ -279,8 +313,14 @@ def _categories_between(column: Column, cell: Interval) -> Cell:
     """Return the categories in an interval, if categories and ends are all numbers."""
     ends = [end for end in (cell.low, cell.high) if end is not None]
     if not all(map(_is_number, (*column.codes, *ends))):
-        _refuse_order(column, cell.low, cell.high)
+        refuse_order(column, cell.low, cell.high)
     return OneOf(tuple(float(c) for value, c in column.codes.items() if contains(cell, value)))
+
+
+def _categories_in(column: Column, parts: list[Cell]) -> Cell:
+    """Return the codes of the categories in any of some cells of codes."""
+    codes = map(float, column.codes.values())
+    return OneOf(tuple(code for code in codes if any(contains(part, code) for part in parts)))
 
 
 def _is_number(value: Any) -> bool:
@@ -301,18 +341,32 @@ def _pieces(axis: Axis, cell: Cell, masses: bool) -> _Part:
             closed = cell.low_closed and cell.high_closed
             return _pieces(axis, Exact(cell.low) if closed else NOTHING, masses=True)
         return _part(axis, Ends(low, high, cell.low_closed, cell.high_closed), masses)
+    # Next to parts with a probability, values with only a density have no weight.
+    if isinstance(cell, AnyOf):
+        heavy = [part for part in cell.parts if has_mass(axis.column, part)]
+        return _joined([_pieces(axis, part, masses=True) for part in heavy])
     if not cell.values:
         return _nothing(1, empty=True)
     at = np.array(cell.values, dtype=np.float64)
-    part = _part(axis, Ends(at, at), masses or len(at) > 1)
-    keep = ~part.empty
+    atoms = axis.has_mass(at)
+    if not atoms.any():
+        return _joined([_part(axis, Ends(at, at))])
+    at = at[atoms]
+    return _joined([_part(axis, Ends(at, at), masses or len(at) > 1)])
+
+
+def _joined(parts: list[_Part]) -> _Part:
+    """Return the cells of all parts, which are in order and disjoint, without empty ones."""
+    lower, upper, slope, empty = (np.concatenate(side) for side in zip(*parts, strict=True))
+    keep = ~empty
     if not keep.any():
         return _nothing(1, empty=True)
-    lower, upper = part.lower[keep], part.upper[keep]
-    # Neighbours on a lattice are one interval.
-    starts = np.append(True, lower[1:] != upper[:-1])
+    lower, upper, slope = lower[keep], upper[keep], slope[keep]
+    wide = lower < upper
+    # Neighbours on a lattice are one interval; an atom is no part of the interval above it.
+    starts = np.append(True, (lower[1:] != upper[:-1]) | ~(wide[1:] & wide[:-1]))
     lower, upper = lower[starts], upper[np.append(starts[1:], True)]
-    return _Part(lower, upper, part.log_slope[keep][starts], np.zeros(len(lower), dtype=bool))
+    return _Part(lower, upper, slope[starts], np.zeros(len(lower), dtype=bool))
 
 
 # Ends as numbers --------------------------------------------------------------------------------
@@ -332,7 +386,7 @@ def read_ends(column: Column, series: Any, upper: Any = None) -> Ends:
         infinite = np.isinf(low)
         if infinite.any():
             at = int(infinite.argmax())
-            _refuse_infinite(column, low[at], row_of(series, at))
+            refuse_infinite(column, low[at], row_of(series, at))
         return Ends(low, low)
     if upper is not None:
         raise TypeError(
@@ -350,13 +404,13 @@ def _ordered(column: Column, sides: tuple[Any, Any], low: Floats, high: Floats) 
         if bad.any():
             at = int(bad.argmax())
             ends = sides[0].iloc[at], sides[1].iloc[at]
-            _refuse_ends(column, expected, *ends, remedy, row_of(sides[0], at))
+            refuse_ends(column, expected, *ends, remedy, row_of(sides[0], at))
 
     missing = np.isnan(low) & np.isnan(high)
     apart = ~(missing | (low == high))
     if isinstance(column.kind, Categorical) and not column.ordered and apart.any():
         at = int(apart.argmax())
-        _refuse_order(column, sides[0].iloc[at], sides[1].iloc[at], row_of(sides[0], at))
+        refuse_order(column, sides[0].iloc[at], sides[1].iloc[at], row_of(sides[0], at))
     low = np.where(np.isnan(low) & ~missing, -np.inf, low)
     high = np.where(np.isnan(high) & ~missing, np.inf, high)
     refuse_first(low > high, "lower ends below upper ends", "Swap the ends.")
@@ -424,51 +478,9 @@ def _tensor(values: Floats) -> Tensor:
     return torch.from_numpy(np.array(values, dtype=np.float64))
 
 
-# Errors -----------------------------------------------------------------------------------------
-
-
 def check_possible(axis: Axis, series: Any, ends: Ends, strict: Strict = "all") -> None:
     """Refuse exact values that cannot occur."""
-    wrong = (ends.low == ends.high) & _refused(axis, ends.low, strict)
+    wrong = (ends.low == ends.high) & refused(axis, ends.low, strict)
     if wrong.any():
         at = int(wrong.argmax())
-        _refuse_value(axis, float(ends.low[at]), series.iloc[at], row_of(series, at))
-
-
-def _refused(axis: Axis, numbers: Floats, strict: Strict) -> Flags:
-    if strict == "none":
-        return np.zeros(len(numbers), dtype=bool)
-    wrong = axis.wrong(numbers)
-    if strict == "all" or axis.column.declared or axis.column.margin is not None:
-        return wrong
-    return wrong & ~axis.beyond(numbers)
-
-
-def _refuse_value(axis: Axis, number: float, value: Any, place: str = "") -> NoReturn:
-    expected, remedy = axis.fault(number)
-    raise ValueError(
-        f"Expected column {axis.column.name!r} {expected}; got {value}{place}. {remedy}"
-    )
-
-
-def _refuse_ends(
-    column: Column, expected: str, low: Any, high: Any, remedy: str, place: str = ""
-) -> NoReturn:
-    raise ValueError(
-        f"Expected column {column.name!r} to have {expected}; got {low} and {high}{place}. {remedy}"
-    )
-
-
-def _refuse_order(column: Column, low: Any, high: Any, place: str = "") -> NoReturn:
-    raise TypeError(
-        f"Expected a category or a set of them for column {column.name!r}, whose categories have "
-        f"no order; got an interval from {low!r} to {high!r}{place}. Use a set, or an ordered "
-        "category dtype when fitting."
-    )
-
-
-def _refuse_infinite(column: Column, number: float, place: str = "") -> NoReturn:
-    raise ValueError(
-        f"Expected column {column.name!r} to hold finite numbers; got {number}{place}. For an open "
-        "end use an interval: two frames, the second as `upper=`, or a pair with None."
-    )
+        refuse_value(axis, float(ends.low[at]), series.iloc[at], row_of(series, at))

@@ -33,7 +33,11 @@ _OBJECT_NUMBERS = {"integer": "whole numbers", "decimal": "decimals"} | dict.fro
 
 
 def infer(
-    frame: Any, given: Mapping[Name, Kind] | None = None, upper: Any = None, guess: bool = True
+    frame: Any,
+    given: Mapping[Name, Kind] | None = None,
+    upper: Any = None,
+    guess: bool = True,
+    unknown: str = "error",
 ) -> Schema:
     """Infer what each column of a table is, and its place on the model's scale.
 
@@ -48,6 +52,7 @@ def infer(
         upper: the upper ends of censored cells, `frame` holding the lower ones. Columns with such
             cells have the kind of their dtype.
         guess: whether values count, and not only dtypes.
+        unknown: what to do with a category that a kind does not list; see `Schema.reading`.
 
     >>> schema = infer(pd.DataFrame({"age": [31, 40, 25], "city": ["Oslo", "Bergen", "Oslo"]}))
     >>> [column.kind for column in schema]
@@ -65,7 +70,7 @@ def infer(
     high = {} if upper is None else upper_columns(blank, frame, upper)
     with quiet():
         columns = [
-            _column(name, column_of(frame, i), kinds.get(name), high.get(i), guess)
+            _column(name, column_of(frame, i), kinds.get(name), high.get(i), guess, unknown)
             for i, name in enumerate(names)
         ]
         relations = table_relations(frame, columns) if guess and len(columns) > 1 else []
@@ -84,7 +89,9 @@ def _kind(name: Name, kind: Any) -> Kind:
     )
 
 
-def _column(name: Name, series: Any, kind: Kind | None, upper: Any, guess: bool) -> Column:
+def _column(
+    name: Name, series: Any, kind: Kind | None, upper: Any, guess: bool, unknown: str
+) -> Column:
     if kind is not None:
         found = _completed(name, series, kind)
     else:
@@ -92,9 +99,10 @@ def _column(name: Name, series: Any, kind: Kind | None, upper: Any, guess: bool)
         found = _with_values(name, found, series) if guess and _exact(series, upper) else found
     column = Column(name, found.kind, found.dtype, found.reason, notes=found.notes)
     if isinstance(column.kind, Categorical):
-        ordered = isinstance(series.dtype, pd.CategoricalDtype) and bool(series.dtype.ordered)
-        column = replace(column, ordered=ordered)
-        read_ends(column, series, upper)  # raises for a value that is none of the categories
+        own = isinstance(series.dtype, pd.CategoricalDtype) and bool(series.dtype.ordered)
+        column = replace(column, ordered=own or column.kind.ordered)
+        # Raises for a value that is none of the categories.
+        read_ends(replace(column, unknown=unknown), series, upper)
         return column
     _check_units(column)
     column = referred(replace(column, offset=found.offset or 0.0), series, upper, found.offset)
@@ -374,8 +382,9 @@ def _completed_categories(name: Any, series: Any, kind: Categorical) -> _Guess:
         )
     dtype = name_of(series.dtype)
     if dtype.startswith("category[") or _holds(dtype, values):
-        return _Guess(Categorical(values), dtype, "given")
-    return _Guess(Categorical(values), "object", "given", ("comes back as object",))
+        return _Guess(replace(kind, categories=values), dtype, "given")
+    note = ("comes back as object",)
+    return _Guess(replace(kind, categories=values), "object", "given", note)
 
 
 def _holds(dtype: str, values: Sequence[Any]) -> bool:

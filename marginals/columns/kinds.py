@@ -123,16 +123,21 @@ class Categorical(_Kind):
 
     Args:
         categories: the values that the column can take; by default those that occur.
+        ordered: whether their order means something, so that they have quantiles and a CDF. An
+            ordered category dtype of pandas says so by itself.
 
     >>> Categorical(["low", "high"])
     Categorical(categories=('low', 'high'))
     """
 
     categories: Sequence[Any] | None = None
+    ordered: bool = False
 
     def __post_init__(self) -> None:
         if self.categories is not None:
             object.__setattr__(self, "categories", _categories(self.categories))
+        if not isinstance(self.ordered, bool):
+            raise TypeError(f"Expected `ordered` to be True or False; got {self.ordered!r}.")
 
 
 Kind = Continuous | Integer | Discrete | Categorical

@@ -3,7 +3,7 @@
 import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
@@ -45,6 +45,7 @@ class Column:
         knot: of a column with one bound, the logarithm of the largest distance from it in the data;
             see `open_tail`.
         margin: a distribution that replaces the column's own margin; it cannot be saved.
+        unknown: how a category not seen in training is read: as an "error" or as "missing".
     """
 
     name: Name
@@ -61,6 +62,7 @@ class Column:
     atoms: tuple[float, ...] = ()
     knot: float | None = None
     margin: "Margin | None" = None
+    unknown: str = "error"
 
     @cached_property
     def axis(self) -> "Axis":
@@ -97,7 +99,7 @@ class Column:
                 f"Expected column {self.name!r} to have its own margin; got one glued on, which no "
                 "file holds. Save the model, and call `with_margins` again after loading it."
             )
-        rest = [f.name for f in fields(self) if f.name not in ("kind", "margin")]
+        rest = [f.name for f in fields(self) if f.name not in ("kind", "margin", "unknown")]
         plain = {name: getattr(self, name) for name in rest}
         plain |= {"notes": list(self.notes), "atoms": list(self.atoms)}
         return plain | {"kind": _kind_to_dict(self.kind)}
@@ -152,6 +154,25 @@ class Schema:
         """The options of `marginals.build` that describe the columns, by position."""
         atoms = {i: column.atoms for i, column in enumerate(self.columns) if column.atoms}
         return {"categories": self.categories, "atoms": atoms}
+
+    def reading(self, unknown: str) -> "Schema":
+        """Return the schema with another way to read categories not seen in training.
+
+        Args:
+            unknown: "error" refuses them, "missing" counts their cells as not observed.
+        """
+        if unknown not in ("error", "missing"):
+            raise ValueError(
+                f"Expected `handle_unknown` to be 'error' or 'missing'; got {unknown!r}."
+            )
+        same = all(column.unknown == unknown for column in self.columns)
+        return self if same else self._otherwise
+
+    @cached_property
+    def _otherwise(self) -> "Schema":
+        """The schema that reads unseen categories the other way, built once."""
+        other = "missing" if self.columns[0].unknown == "error" else "error"
+        return Schema(tuple(replace(column, unknown=other) for column in self.columns))
 
     def atoms(self, column: Name) -> tuple[float, ...]:
         """Return the atoms of a column on the model's scale, in rising order."""

@@ -20,7 +20,8 @@ def log_cells(parts: Univariates, cells: Evidence) -> Tensor:
     exact = _evaluate(parts, torch.where(upper.isinf(), 0.0, upper)).log_density
     if not cells.intervals:
         return exact
-    return torch.where(cells.lower < cells.upper, _log_mass(parts, lower, upper), exact)
+    inside = log_mass(_evaluate(parts, lower), _evaluate(parts, upper))
+    return torch.where(cells.lower < cells.upper, inside, exact)
 
 
 def log_tails(parts: Univariates, cells: Evidence, categories: Sequence[int | None]) -> Tensor:
@@ -59,9 +60,8 @@ def _evaluate(parts: Univariates, x: Tensor) -> LeafEvaluation:
     return LeafEvaluation(at.log_cdf[:, 0], at.log_sf[:, 0], at.log_density[:, 0])
 
 
-def _log_mass(parts: Univariates, lower: Tensor, upper: Tensor) -> Tensor:
-    """Return log(F(upper) - F(lower)), from the tail that loses fewer digits."""
-    low, high = _evaluate(parts, lower), _evaluate(parts, upper)
+def log_mass(low: LeafEvaluation, high: LeafEvaluation) -> Tensor:
+    """Return log(F(upper) - F(lower)) from evaluations at both ends, precise in both tails."""
     left = high.log_cdf + _log_less(low.log_cdf - high.log_cdf)
     right = low.log_sf + _log_less(high.log_sf - low.log_sf)
     return torch.where(high.log_cdf < low.log_sf, left, right)

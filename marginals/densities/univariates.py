@@ -208,21 +208,7 @@ class UnivariateMixture(Univariates):
     def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return quantiles for log u and log(1 - u), (..., B, n), between those of the members."""
         ends = torch.stack([m.quantile(log_u, log_1mu) for m in self.members])
-        low, high = ends.amin(0), ends.amax(0)
-        discrete = torch.tensor(self.discrete, device=low.device)
-        codes = self._smallest_codes(log_u, torch.where(discrete, low, high), high)
-        target = (log_u - log_1mu).to(low.dtype).expand(low.shape)
-        # A bracket of one point settles the categorical columns at once.
-        start = torch.where(discrete, high, low)
-        near = bool((target.abs() < FARTHEST_PLAIN).all())
-        function = self._plain_logit_and_slope if near else self.logit_and_slope
-        start, high = narrow_bracket(function, target, start, high)
-        smooth = invert_monotone(function, target, start, high, noise=NOISE_OF_SUMS)
-        # Where the CDF jumps, at an atom, the solution is one of two neighbours: the upper one.
-        up, down = torch.full_like(smooth, torch.inf), torch.full_like(smooth, -torch.inf)
-        for x in (smooth.nextafter(up), smooth, smooth.nextafter(down)):
-            smooth = torch.where(function(x)[0] >= target, x, smooth)
-        return torch.where(discrete, codes, smooth)
+        return mixture_quantile(self, log_u, log_1mu, ends.amin(0), ends.amax(0))
 
     def rough_quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return points near the quantiles, (..., B, n): those of the heaviest member."""
@@ -240,21 +226,6 @@ class UnivariateMixture(Univariates):
         )
         return below, above, density
 
-    def _plain_logit_and_slope(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return log_odds_and_slope(*self.tails(x))
-
-    def _smallest_codes(self, log_u: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """Bisect over the integers for the smallest code at which the CDF reaches u."""
-        # See `CategoricalLeaves.invert` for the margin.
-        goal = log_u.to(low.dtype) - 8 * torch.finfo(low.dtype).eps
-        while bool((low < high).any()):
-            middle = ((low + high) / 2).floor()
-            reached = self.evaluate(middle).log_cdf >= goal
-            open_ = low < high
-            high = torch.where(reached & open_, middle, high)
-            low = torch.where(~reached & open_, middle + 1, low)
-        return low
-
     def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
         """Return E f(X_j, j), (B, n): members' expectations, mixed."""
         each = torch.stack([member.expect(function) for member in self.members])
@@ -268,6 +239,43 @@ class UnivariateMixture(Univariates):
         out = UnivariateMixture(members, weights, [self.discrete[place]])
         out.log_evidence = self.log_evidence[rows][:, [place]]
         return out
+
+
+def mixture_quantile(
+    mixture: Univariates, log_u: Tensor, log_1mu: Tensor, low: Tensor, high: Tensor
+) -> Tensor:
+    """Return quantiles of a mixture, (..., B, n), between the extreme ones of its members."""
+    discrete = torch.tensor(mixture.discrete, device=low.device)
+    codes = _smallest_codes(mixture, log_u, torch.where(discrete, low, high), high)
+    target = (log_u - log_1mu).to(low.dtype).expand(low.shape)
+    # A bracket of one point settles the categorical columns at once.
+    start = torch.where(discrete, high, low)
+    near = bool((target.abs() < FARTHEST_PLAIN).all())
+
+    def plain(x: Tensor) -> tuple[Tensor, Tensor]:
+        return log_odds_and_slope(*mixture.tails(x))
+
+    function = plain if near else mixture.logit_and_slope
+    start, high = narrow_bracket(function, target, start, high)
+    smooth = invert_monotone(function, target, start, high, noise=NOISE_OF_SUMS)
+    # Where the CDF jumps, at an atom, the solution is one of two neighbours: the upper one.
+    up, down = torch.full_like(smooth, torch.inf), torch.full_like(smooth, -torch.inf)
+    for x in (smooth.nextafter(up), smooth, smooth.nextafter(down)):
+        smooth = torch.where(function(x)[0] >= target, x, smooth)
+    return torch.where(discrete, codes, smooth)
+
+
+def _smallest_codes(mixture: Univariates, log_u: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Bisect over the integers for the smallest code at which the CDF reaches u."""
+    # See `CategoricalLeaves.invert` for the margin.
+    goal = log_u.to(low.dtype) - 8 * torch.finfo(low.dtype).eps
+    while bool((low < high).any()):
+        middle = ((low + high) / 2).floor()
+        reached = mixture.evaluate(middle).log_cdf >= goal
+        open_ = low < high
+        high = torch.where(reached & open_, middle, high)
+        low = torch.where(~reached & open_, middle + 1, low)
+    return low
 
 
 def columns_first(x: Tensor, size: Sequence[int]) -> tuple[Tensor, torch.Size]:

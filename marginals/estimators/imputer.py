@@ -26,6 +26,8 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             or None for the default.
         method: "mean", "median", "mode" or a joint "draw".
         add_indicator: append a column of 0 and 1 for each column with gaps in `fit`.
+        handle_unknown: "missing" counts categories not seen in training as not observed, and leaves
+            them as they are; "error" refuses them, unless the model's own setting is "missing".
         random_state: seed for the draws and the default model.
 
     Attributes:
@@ -47,11 +49,13 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         *,
         method: str = "mean",
         add_indicator: bool = False,
+        handle_unknown: str = "error",
         random_state: Any = None,
     ) -> None:
         self.model = model
         self.method = method
         self.add_indicator = add_indicator
+        self.handle_unknown = handle_unknown
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> "MDMAImputer":  # noqa: N803 (scikit-learn's name)
@@ -64,7 +68,7 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     def transform(self, X: Any) -> Any:  # noqa: N803
         """Fill the missing cells of a table."""
         frame = self._features(X)
-        done = self.model_.impute(frame, self.method, random_state=self.random_state)
+        done = self._table().impute(frame, self.method, random_state=self.random_state)
         blank = frame.columns[frame.isna().all()]  # their dtypes follow from their fills
         done[blank] = done[blank].infer_objects()
         if len(self.indicated_):
@@ -84,8 +88,8 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """
         frame = self._features(X)
         check_level(level)
-        model = self.model_
-        lower, upper = Imputation(model.module_, model.schema_, frame).bounds(level)
+        table = self._table()
+        lower, upper = Imputation(table.module_, table.schema_, frame).bounds(level)
         return _as_given(X, lower), _as_given(X, upper)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:

@@ -73,6 +73,9 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         columns: by name, kinds that override those inferred.
         guess: infer grids, atoms, bounds and tables of few numbers from the values of columns that
             `columns` does not name. With False, kinds follow from dtypes alone.
+        handle_unknown: how tables and evidence with categories not seen in training are read:
+            "error" refuses them, "missing" counts their cells as not observed. Events and query
+            strings always refuse them.
         max_seconds: the most seconds of training, instead of those of the effort.
         validation_fraction: the share of rows held out to validate a single model.
         n_jobs: processes on a CPU; None for all cores, or one if the effort is "fast".
@@ -116,6 +119,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         max_steps: int | None = None,
         columns: Mapping[Any, Any] | None = None,
         guess: bool = True,
+        handle_unknown: str = "error",
         max_seconds: float | None = None,
         validation_fraction: float = 0.1,
         n_jobs: int | None = None,
@@ -138,6 +142,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         self.max_steps = max_steps
         self.columns = columns
         self.guess = guess
+        self.handle_unknown = handle_unknown
         self.max_seconds = max_seconds
         self.validation_fraction = validation_fraction
         self.n_jobs = n_jobs
@@ -166,9 +171,12 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         frame = input_frame(X)
         top = None if upper is None else input_frame(upper)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        schema = infer(frame, self.columns, upper=top, guess=self.guess)
-        data = encode(schema, frame, upper=top).evidence
-        held = None if validation is None else encode(schema, input_frame(validation)).evidence
+        schema = infer(
+            frame, self.columns, upper=top, guess=self.guess, unknown=self.handle_unknown
+        )
+        reading = schema.reading(self.handle_unknown)
+        data = encode(reading, frame, upper=top).evidence
+        held = None if validation is None else encode(reading, input_frame(validation)).evidence
         weight = None if sample_weight is None else torch.as_tensor(np.asarray(sample_weight))
         device, options = _device(self.device), schema.build_options
         if self._is_single():
@@ -292,7 +300,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
 
     def _parts(self) -> tuple[Density, Schema]:
         check_is_fitted(self, "module_")
-        return self.module_, self.schema_
+        return self.module_, self.schema_.reading(self.handle_unknown)
 
     def _kind(self) -> str:
         return self._fitted_kind

@@ -39,6 +39,8 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
             or None for a mixture of two coarse ones, which do not memorise rare rows.
         contamination: the share of the training rows that count as outliers.
         samples: the most training rows to compare with.
+        handle_unknown: "missing" counts categories not seen in training as missing cells; "error"
+            refuses them, unless the model's own setting is "missing".
         random_state: seed for the choice of these rows, the draws in their gaps and the coarse
             models.
 
@@ -66,11 +68,13 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
         *,
         contamination: float = 0.1,
         samples: int = 2000,
+        handle_unknown: str = "error",
         random_state: Any = 0,
     ) -> None:
         self.model = model
         self.contamination = contamination
         self.samples = samples
+        self.handle_unknown = handle_unknown
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> "MDMAOutlierDetector":  # noqa: N803
@@ -89,7 +93,7 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
         self._keep(_coarse(X, self.random_state) if model is None else fitted(model, X))
         frame = self._features(X)
         _refuse_intervals(frame)
-        joint = self.model_
+        joint = self._table()
         self._tails = row_tails(
             joint.module_, joint.schema_, frame, self.samples, self.random_state
         )
@@ -107,7 +111,7 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
         """
         frame = self._features(X)
         _refuse_intervals(frame)
-        return self._tails(encode(self.model_.schema_, frame).evidence)
+        return self._tails(encode(self._table().schema_, frame).evidence)
 
     def decision_function(self, X: Any) -> Any:  # noqa: N803
         """Return scores that are negative for outliers, (N,)."""
@@ -124,7 +128,7 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
         `MDMA.surprise`.
         """
         frame = self._features(X)
-        return self.model_.surprise(frame, centred=True)
+        return self._table().surprise(frame, centred=True)
 
     def blame(self, X: Any, level: float = 0.9) -> pd.DataFrame:  # noqa: N803
         """Return, for each row, the line of `normal_ranges` with the smallest tail.
@@ -155,7 +159,8 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
         """
         check_level(level)
         frame = self._features(X)
-        return normal_ranges(self.model_.module_, self.model_.schema_, frame, level)
+        table = self._table()
+        return normal_ranges(table.module_, table.schema_, frame, level)
 
 
 def _coarse(x: Any, random_state: Any) -> MDMA:

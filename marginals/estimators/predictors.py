@@ -5,7 +5,6 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
@@ -20,6 +19,7 @@ from marginals.columns.plain_values import in_order
 from marginals.columns.table_coercion import input_frame
 from marginals.estimators.mdma import MDMA
 from marginals.estimators.table_estimator import TableEstimator, fresh, is_fitted, thawed
+from marginals.queries.probabilities import log_probabilities
 
 Array = npt.NDArray[Any]
 
@@ -35,6 +35,8 @@ class MDMARegressor(RegressorMixin, TableEstimator):
         model: an unfitted `MDMA`, of which a copy is fitted to features and target together; a
             fitted one, which is used as it is; or None for the default.
         target: the name of the target's column in the model; a fitted model needs it.
+        handle_unknown: "missing" counts categories not seen in training as missing cells; "error"
+            refuses them, unless the model's own setting is "missing".
 
     Attributes:
         model_: the fitted joint of features and target.
@@ -48,9 +50,12 @@ class MDMARegressor(RegressorMixin, TableEstimator):
 
     target_: Any
 
-    def __init__(self, model: Any = None, *, target: Any = None) -> None:
+    def __init__(
+        self, model: Any = None, *, target: Any = None, handle_unknown: str = "error"
+    ) -> None:
         self.model = model
         self.target = target
+        self.handle_unknown = handle_unknown
 
     def fit(self, X: Any, y: Any = None) -> "MDMARegressor":  # noqa: N803 (scikit-learn's name)
         """Learn the joint distribution of features and target.
@@ -76,17 +81,17 @@ class MDMARegressor(RegressorMixin, TableEstimator):
     def predict(self, X: Any) -> Any:  # noqa: N803
         """Return the mean of the target given each row's observed features, (N,)."""
         given = _given(self, X)
-        return np.asarray(self.model_.mean(self.target_, given=given))
+        return np.asarray(self._table().mean(self.target_, given=given))
 
     def predict_quantiles(self, X: Any, q: Any = (0.05, 0.5, 0.95)) -> Any:  # noqa: N803
         """Return quantiles of the target at levels `q`, a row for each row of X, (N, Q)."""
         given = _given(self, X)
-        return np.asarray(self.model_.ppf(q, self.target_, given=given))
+        return np.asarray(self._table().ppf(q, self.target_, given=given))
 
     def predict_interval(self, X: Any, level: float = 0.9) -> Any:  # noqa: N803
         """Return the ends of the central interval that holds the share `level`, (N, 2)."""
         given = _given(self, X)
-        return np.stack(self.model_.interval(self.target_, level, given=given), -1)
+        return np.stack(self._table().interval(self.target_, level, given=given), -1)
 
 
 @final
@@ -97,6 +102,8 @@ class MDMAClassifier(ClassifierMixin, TableEstimator):
         model: an unfitted `MDMA`, of which a copy is fitted to features and target together; a
             fitted one, which is used as it is; or None for the default.
         target: the name of the target's column in the model; a fitted model needs it.
+        handle_unknown: "missing" counts categories not seen in training as missing cells; "error"
+            refuses them, unless the model's own setting is "missing".
 
     Attributes:
         model_: the fitted joint of features and target.
@@ -112,9 +119,12 @@ class MDMAClassifier(ClassifierMixin, TableEstimator):
     target_: Any
     classes_: Array
 
-    def __init__(self, model: Any = None, *, target: Any = None) -> None:
+    def __init__(
+        self, model: Any = None, *, target: Any = None, handle_unknown: str = "error"
+    ) -> None:
         self.model = model
         self.target = target
+        self.handle_unknown = handle_unknown
 
     def fit(self, X: Any, y: Any = None) -> "MDMAClassifier":  # noqa: N803
         """Learn the joint distribution of features and target.
@@ -137,9 +147,11 @@ class MDMAClassifier(ClassifierMixin, TableEstimator):
 
     def predict_log_proba(self, X: Any) -> Any:  # noqa: N803
         """Return the log probability of each class given each row's observed features, (N, C)."""
-        given = _given(self, X)
-        categories = _categories(self.model_.schema_, self.target_)
-        return _log_shares(self.model_, self.target_, given, len(categories))[:, _order(categories)]
+        table, given = self._table(), _given(self, X)
+        categories = _categories(table.schema_, self.target_)
+        known, position = encode(table.schema_, given).evidence, table.schema_.index(self.target_)
+        found = log_probabilities(table.module_, known, position, len(categories))
+        return found.numpy()[:, _order(categories)]
 
     def predict_proba(self, X: Any) -> Any:  # noqa: N803
         """Return the probability of each class given each row's observed features, (N, C)."""
@@ -206,7 +218,7 @@ def _given(estimator: Any, x: Any) -> pd.DataFrame:
     is_frame = isinstance(x, pd.DataFrame)
     features = x.drop(columns=estimator.target_, errors="ignore") if is_frame else x
     frame: pd.DataFrame = estimator._features(features)
-    encode(estimator.model_.schema_, frame)  # its error names the column of an impossible value
+    encode(estimator._table().schema_, frame)  # its error names the column of an impossible value
     return frame
 
 
@@ -240,17 +252,3 @@ def _array(values: list[Any]) -> Array:
     """Return values as an array; numpy would turn mixed types into strings."""
     same = len({type(value) for value in values}) == 1
     return np.array(values, dtype=None if same else object)
-
-
-def _log_shares(model: MDMA, target: Any, given: pd.DataFrame, count: int) -> Array:
-    """Return log P(code | row) of each code of a categorical column, (N, C), in one pass."""
-    density, schema = model.module_, model.schema_
-    position = schema.index(target)
-    known = density.checked(encode(schema, given).evidence)
-    with torch.no_grad():
-        parts = []
-        for one in density.univariate_batches(known, [position]):
-            codes = torch.arange(count).to(one.log_evidence)
-            parts.append(one.logpdf(codes[:, None, None])[..., 0].T.double().cpu())  # (B, C)
-    # The shares sum to one only up to rounding in the model's dtype: normalise in float64.
-    return torch.cat(parts).log_softmax(1).numpy()

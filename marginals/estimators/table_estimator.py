@@ -9,19 +9,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from marginals.columns.table_coercion import input_frame, matched
 from marginals.estimators.mdma import MDMA, TableInput
-from marginals.queries import TableDensity
+from marginals.queries import TableDensity, TableView
 
 
 class TableEstimator(TableInput):
     """An estimator that queries a fitted joint; subclasses are final.
 
-    A subclass calls `_keep` in `fit`, and `_features` on every table that it gets later.
+    A subclass calls `_keep` in `fit`, `_features` on every table that it gets later, and asks
+    `_table` its questions.
 
     Attributes:
         model_: the fitted model.
     """
 
     model_: MDMA
+    handle_unknown: str
 
     def _keep(self, model: MDMA, target: Any = None) -> None:
         """Keep a fitted model; all of its columns but the target are features."""
@@ -30,6 +32,15 @@ class TableEstimator(TableInput):
 
     def _names(self) -> list[Any]:
         return [name for name in self.model_.schema_.names if name != self._target]
+
+    def _table(self) -> TableView:
+        """Return the fitted joint, reading unseen categories as `handle_unknown` says."""
+        check_is_fitted(self, "model_")
+        density, schema = self.model_._parts()
+        schema.reading(self.handle_unknown)  # refuses other settings
+        if self.handle_unknown == "missing":  # else as the model's own setting says
+            schema = schema.reading("missing")
+        return TableView(density, schema, self.model_._kind())
 
     def _features(self, x: Any) -> pd.DataFrame:
         """Return all features in the model's order; columns that a frame lacks are missing."""

@@ -1,6 +1,7 @@
 """Answers of a model to queries."""
 
 from dataclasses import dataclass
+from html import escape
 from typing import Any, final
 
 from marginals.cells.cell import Cell
@@ -14,9 +15,9 @@ from marginals.language.query_tree import Query
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Answer:
-    """The answer to a query.
+    """The answer to a query. It prints itself, and converts to a float or an array.
 
     Args:
         query: the query.
@@ -32,17 +33,33 @@ class Answer:
         """The query as text."""
         return self.query.text or format(self.query)
 
-    def __str__(self) -> str:
+    @property
+    def shown(self) -> str:
+        """The value as text, numbers with six digits."""
         values = self.value if isinstance(self.value, list) else [self.value]
-        shown = ", ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in values)
-        return f"{self.text} = {shown}"
+        return ", ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in values)
+
+    def __repr__(self) -> str:
+        return f"{self.text} = {self.shown}"
+
+    def _repr_html_(self) -> str:
+        return f"<code>{escape(self.text)}</code> = <b>{escape(self.shown)}</b>"
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        import numpy as np
+
+        return np.asarray(self.value, dtype=dtype)
 
 
 def answer(model: Any, query: str | Query) -> Answer:
     """Answer a query, given as text or parsed.
 
     Args:
-        model: a fitted `MDMA`, or anything with its `schema_`, `prob`, `pdf`, `mean`, `std`, `ppf`.
+        model: a fitted `MDMA`, or anything with its `schema_`, `prob`, `pdf`, `mean`, `std`, `ppf`
+            and `mode`.
         query: such as "P(income > 50000 | age = 40)".
     """
     if isinstance(query, str):
@@ -55,6 +72,8 @@ def answer(model: Any, query: str | Query) -> Answer:
         values = to_evidence(query.event, model.schema_, query.text)
         return Answer(query, _scalar(model.pdf(values, given=given)))
     column = name_in(model.schema_, query.of[0], query.text)
+    if query.function == "mode":
+        return Answer(query, _scalar(model.mode(column, given=given)))
     _check_order(model, query, column)
     if query.function == "Q":
         found = [_plain(value) for value in model.ppf(list(query.levels), column, given=given)]

@@ -7,6 +7,7 @@ from typing import Any
 from marginals.cells.cell import (
     MISSING,
     NOTHING,
+    AnyOf,
     Cell,
     Exact,
     Interval,
@@ -14,6 +15,7 @@ from marginals.cells.cell import (
     contains,
     intersect,
     is_empty,
+    union,
 )
 from marginals.columns.dtypes import CLOCK_CHANGES, family, zone
 from marginals.columns.kinds import Categorical
@@ -86,6 +88,9 @@ def _native(column: Any, condition: Condition, text: str) -> Cell:
         read = _category if categorical else _number_or_time
         return None if value is None else read(column, value, condition, text)
 
+    if isinstance(cell, AnyOf):
+        parts = [_native(column, replace(condition, cell=part), text) for part in cell.parts]
+        return _any_category(column, parts) if categorical else union(parts)
     if isinstance(cell, Exact):
         return Exact(convert(cell.value))
     if isinstance(cell, OneOf):
@@ -117,6 +122,11 @@ def _categories_between(column: Any, cell: Interval, condition: Condition, text:
             condition.at,
         )
     return OneOf(tuple(value for value in categories if contains(cell, value)))
+
+
+def _any_category(column: Any, parts: list[Cell]) -> Cell:
+    categories = column.kind.categories
+    return OneOf(tuple(value for value in categories if any(contains(p, value) for p in parts)))
 
 
 def _is_number(value: Any) -> bool:

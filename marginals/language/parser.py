@@ -2,10 +2,11 @@
 
     query      = "P(" conditions given ")" | "p(" conditions given ")"
                | "E[" column given "]" | "SD[" column given "]"
-               | "Q[" level {"," level} "](" column given ")"
+               | "Q[" level {"," level} "](" column given ")" | "mode(" column given ")"
     given      = ["|" conditions]
     conditions = condition {"," condition}
-    condition  = operand sign operand [sign operand] | column "in" (set | interval)
+    condition  = simple {"or" simple}, all about one column
+    simple     = operand sign operand [sign operand] | column "in" (set | interval)
     sign       = "<" | "<=" | ">" | ">=" | "=" | "=="
     set        = "{" value {"," value} "}"
     interval   = ("(" | "[") value "," value (")" | "]")
@@ -18,7 +19,7 @@ only the right side can be a column. A level is strictly between 0 and 1.
 import math
 from typing import NoReturn, final
 
-from marginals.cells.cell import Exact, Interval, OneOf
+from marginals.cells.cell import AnyOf, Cell, Exact, Interval, OneOf
 from marginals.language.errors import QueryError
 from marginals.language.query_tree import Column, Condition, Function, Query, Value
 from marginals.language.tokens import Token, tokenize
@@ -29,6 +30,7 @@ FORMS: dict[Function, str] = {
     "E": "E[income | age = 40]",
     "SD": "SD[income | age = 40]",
     "Q": "Q[0.05, 0.95](income | age = 40)",
+    "mode": "mode(city | age = 40)",
 }
 _COMPARISONS = ("<", "<=", ">", ">=", "=")
 _EXAMPLE = "Write a condition such as age = 40, age > 30, or city in {Oslo, Bergen}."
@@ -102,7 +104,7 @@ class Cursor:
         if token.text in ("and", "&", "&&", ";"):
             return "Separate conditions by commas."
         if token.text in ("or", "||"):
-            return "For one of several values write: city in {Oslo, Bergen}."
+            return "Write age < 20 or age > 60, or for several values city in {Oslo, Bergen}."
         if token.is_sign("!=") or token.text in ("not", "!"):
             return "For other values than one, list them in a set or compute 1 - P(...)."
         return ""
@@ -137,7 +139,7 @@ class _Parser(Cursor):
             if self.token.kind == "word" and self.token.text == name:
                 self.advance()
                 return name
-        return self.fail("P, p, E, SD or Q", f"Write for example: {FORMS['P']}.")
+        return self.fail("P, p, E, SD, Q or mode", f"Write for example: {FORMS['P']}.")
 
     def _levels(self) -> tuple[float, ...]:
         self.expect("[", f"Write for example: {FORMS['Q']}.")
@@ -173,6 +175,24 @@ class _Parser(Cursor):
         return tuple(conditions)
 
     def _condition(self, exact: bool) -> Condition:
+        parts = [self._simple(exact)]
+        while not exact and self.token.kind == "word" and self.token.text == "or":
+            self.advance()
+            at = self.token
+            parts.append(self._simple(exact))
+            if parts[-1].column != parts[0].column:
+                self.fail(
+                    f"conditions on {parts[0].column!r} alone on both sides of 'or'",
+                    "Add the probabilities of events that exclude each other.",
+                    at,
+                )
+        if len(parts) == 1:
+            return parts[0]
+        cells = [_parts(part.cell) for part in parts]
+        cell = AnyOf(tuple(piece for pieces in cells for piece in pieces))
+        return Condition(parts[0].column, cell, parts[0].at)
+
+    def _simple(self, exact: bool) -> Condition:
         first = self._operand()
         if exact and not self.token.is_sign("="):
             self.fail("'='", "p takes exact values; P takes comparisons, intervals and sets.")
@@ -271,6 +291,14 @@ class _Parser(Cursor):
                 self.text,
                 column.at,
             )
+
+
+def _parts(cell: Cell) -> tuple[Exact | Interval, ...]:
+    """Return the exact values and intervals of a simple condition."""
+    if isinstance(cell, OneOf):
+        return tuple(map(Exact, cell.values))
+    assert isinstance(cell, Exact | Interval)
+    return (cell,)
 
 
 def _is_turned(left: Token, right: Token) -> bool:

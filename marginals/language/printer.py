@@ -1,6 +1,6 @@
 """Queries as text, which `parse` reads back."""
 
-from marginals.cells.cell import Exact, Interval, OneOf
+from marginals.cells.cell import AnyOf, Exact, Interval, OneOf
 from marginals.language.query_tree import Column, Condition, Query, Value
 from marginals.language.tokens import is_plain
 
@@ -40,6 +40,9 @@ def format_condition(condition: Condition) -> str:
         return f"{name} = {format_value(cell.value)}"
     if isinstance(cell, OneOf):
         return f"{name} in {{{', '.join(map(format_value, cell.values))}}}"
+    if isinstance(cell, AnyOf):
+        parts = (Condition(condition.column, part) for part in cell.parts)
+        return " or ".join(map(format_condition, parts))
     return _interval(name, cell)
 
 

@@ -10,7 +10,7 @@ __all__ = ["Column", "Condition", "Function", "Query", "Value"]
 Value = bool | int | float | str
 """A value of the language. A date is a string until the column that it belongs to is known."""
 
-Function = Literal["P", "p", "E", "SD", "Q"]
+Function = Literal["P", "p", "E", "SD", "Q", "mode"]
 
 
 @final
@@ -52,8 +52,9 @@ class Query:
     """A function of some columns, given conditions on columns.
 
     Args:
-        function: "P" probability, "p" density, "E" mean, "SD" standard deviation, "Q" quantiles.
-        of: conditions for P, conditions with exact values for p, one `Column` for E, SD and Q.
+        function: "P" probability, "p" density, "E" mean, "SD" standard deviation, "Q" quantiles,
+            "mode" the most likely value.
+        of: conditions for P, conditions with exact values for p, one `Column` for the others.
         given: conditions.
         levels: of the quantiles, strictly between 0 and 1.
         text: as it was written.
@@ -73,7 +74,7 @@ class Query:
             raise ValueError(
                 f"Expected `function` to be one of {get_args(Function)}; got {self.function!r}."
             )
-        single = self.function in ("E", "SD", "Q")
+        single = self.function not in ("P", "p")
         if not self.of or (single and len(self.of) > 1):
             raise ValueError(
                 f"Expected {'one column' if single else 'a condition'} in `of`; got {self.of}."

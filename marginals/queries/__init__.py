@@ -15,6 +15,7 @@ from marginals.queries.information import (
     pointwise_mutual_information,
     total_correlation,
 )
+from marginals.queries.outside_data import OutsideDataWarning
 from marginals.queries.positions import draws_of
 from marginals.queries.rank_correlation import RankCorrelations, rank_correlations
 from marginals.queries.table_density import TableDensity, TableView
@@ -26,6 +27,7 @@ __all__ = [
     "IndependenceResult",
     "IndependenceTester",
     "InformationMatrix",
+    "OutsideDataWarning",
     "RankCorrelations",
     "TableDensity",
     "TableView",

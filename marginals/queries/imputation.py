@@ -9,12 +9,23 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from marginals.columns import Categorical, Column, Integer, Schema, decode, decode_column, encode
+from marginals.columns import (
+    Categorical,
+    Column,
+    Discrete,
+    Integer,
+    Schema,
+    decode,
+    decode_column,
+    encode,
+)
 from marginals.columns.decoding import restored
 from marginals.columns.dtypes import family
+from marginals.columns.table_axis import TableAxis
 from marginals.columns.table_coercion import as_frame
 from marginals.densities import Density, Univariates
-from marginals.queries.moments import check_finite, modes, moments, most_likely
+from marginals.queries.modes import modes
+from marginals.queries.moments import check_finite, moments
 from marginals.queries.named_rows import NamedModel, seed_of
 from marginals.queries.positions import seeded
 from marginals.queries.requests import as_objects, like
@@ -25,15 +36,29 @@ Method = Literal["mean", "median", "mode"]
 class Imputations(NamedModel):
     """Missing cells filled from their conditional distributions, by column names."""
 
-    def impute(self, x: Any, method: str = "mean", draws: int = 1, random_state: Any = None) -> Any:
+    def impute(
+        self,
+        x: Any,
+        method: str = "mean",
+        draws: int = 1,
+        random_state: Any = None,
+        *,
+        columns: Any = None,
+    ) -> Any:
         """Fill the missing cells of a table; observed cells stay as they are.
+
+        Columns of whole numbers are filled with these: their mean is rounded to a value of the
+        column (`mean` has the exact one). A column that was fitted as integers, and became floats
+        to hold gaps, is integers again. With `handle_unknown="missing"`, categories not seen in
+        training stay as they are.
 
         Args:
             x: a table with some of the model's columns.
-            method: conditional "mean", "median" or "mode" (the most likely of 99 quantiles), or a
-                joint "draw". Categories take their most likely value unless drawn.
+            method: conditional "mean", "median" or "mode", or a joint "draw". Categories take
+                their most likely value unless drawn.
             draws: for method "draw", the number of completed tables.
             random_state: seed for the draws.
+            columns: the columns to fill, by default those of `x`. Columns that `x` lacks are added.
 
         Returns:
             A completed table of the type of `x`, or a list of them if `draws` > 1.
@@ -47,7 +72,7 @@ class Imputations(NamedModel):
                 f"Expected `draws` to be 1, or more for method 'draw'; got {draws} for {method!r}."
             )
         density, schema = self._parts()
-        filled = Imputation(density, schema, x)
+        filled = Imputation(density, schema, x, columns)
         if method == "draw":
             tables = filled.drawn(draws, seeded(density, seed_of(random_state)))
             return tables if draws > 1 else tables[0]
@@ -73,13 +98,23 @@ class Imputation:
     Args:
         density: the density on the model's scale.
         schema: the schema of its columns.
-        x: a table with some of the columns; missing cells are filled, columns are not added.
+        x: a table with some of the columns.
+        columns: the columns to fill, by default those of `x`. Columns that `x` lacks are added.
     """
 
-    def __init__(self, density: Density, schema: Schema, x: Any) -> None:
+    def __init__(self, density: Density, schema: Schema, x: Any, columns: Any = None) -> None:
+        chosen = None if columns is None else schema.positions(columns)
+        x = x if chosen is None else _with_columns(x, [schema.names[i] for i in chosen])
         self.density, self.schema, self.x = density, schema, x
         self.evidence = density.checked(encode(schema, x).evidence)
         self.missing: npt.NDArray[np.bool_] = self.evidence.lower.isnan().cpu().numpy()  # (B, n)
+        frame = as_frame(x, [schema.names[c] for c in self.evidence.columns])
+        for place, position in enumerate(self.evidence.columns):
+            if isinstance(schema.columns[position].kind, Categorical):
+                # A category not seen in training is not observed, and stays as it is.
+                self.missing[:, place] &= frame.iloc[:, place].isna().to_numpy(dtype=bool)
+        if chosen is not None:
+            self.missing[:, [c not in chosen for c in self.evidence.columns]] = False
         self.places: list[int] = np.flatnonzero(self.missing.any(0)).tolist()
 
     def summarised(self, method: Method) -> Any:
@@ -166,8 +201,8 @@ class Imputation:
         names = [self.schema.names[c] for c in self.evidence.columns]
         frame = as_frame(self.x, names).copy()
         for place, values in fills.items():
-            name = frame.columns[place]
-            frame[name] = _filled(frame[name], self.missing[:, place], values)
+            name, column = frame.columns[place], self.schema.columns[self.evidence.columns[place]]
+            frame[name] = _filled(frame[name], self.missing[:, place], values, column)
         return like(self.x, frame)
 
 
@@ -179,16 +214,33 @@ def check_level(level: float) -> None:
         )
 
 
-def _filled(series: pd.Series, missing: npt.NDArray[np.bool_], values: Any) -> pd.Series:
-    """Put values into a column, which keeps its dtype if they fit it, and becomes float if not."""
+def _with_columns(x: Any, names: list[Any]) -> Any:
+    """Return a table with the columns that it lacks added at the end, missing."""
+    absent = [name for name in names if isinstance(x, pd.DataFrame) and name not in x.columns]
+    blank = pd.DataFrame(None, index=getattr(x, "index", None), columns=absent, dtype=object)
+    return pd.concat([x, blank], axis=1) if absent else x
+
+
+def _filled(
+    series: pd.Series, missing: npt.NDArray[np.bool_], values: Any, column: Column
+) -> pd.Series:
+    """Put values into a column, which keeps its dtype if they fit it, and becomes float if not.
+
+    A column without any value, and integers held as floats because of gaps, get the dtype fitted.
+    """
     if isinstance(series.dtype, pd.CategoricalDtype):  # which may lack categories of the model
         known = set(series.cat.categories)
         series = series.cat.add_categories([v for v in dict.fromkeys(values) if v not in known])
     filled = series.astype(object)
     filled.iloc[np.flatnonzero(missing)] = list(values)
+    dtype = series.dtype
+    fitted = decode(Schema((column,)), torch.empty(0, 1)).iloc[:, 0].dtype
+    whole = _is_whole(column) and dtype.kind == "f" and fitted.kind in "iu"
+    if whole or bool(series.isna().all()):
+        dtype = fitted
     try:
         with np.errstate(invalid="raise"):  # a mean may lie beyond the integers of the dtype
-            return filled.astype(series.dtype)
+            return filled.astype(dtype)
     except (TypeError, ValueError, ArithmeticError):
         numbers = pd.api.types.infer_dtype(list(values)) in ("floating", "integer")
         if numbers and pd.api.types.is_numeric_dtype(series.dtype):
@@ -198,15 +250,31 @@ def _filled(series: pd.Series, missing: npt.NDArray[np.bool_], values: Any) -> p
 
 def _summary(parts: Univariates, schema: Schema, column: Column, method: Method) -> Any:
     """Return the fills of one column, as an array of objects."""
-    if isinstance(column.kind, Categorical) and not (method == "median" and column.ordered):
-        codes = most_likely(parts, len(column.kind.categories or ()))
-        return as_objects(decode_column(schema, column.name, codes))
-    if method == "mean":
-        return as_objects(mean_values(column, moments(parts, column)[0]))
-    if method == "mode":
+    unordered = isinstance(column.kind, Categorical) and not (method == "median" and column.ordered)
+    if method == "mean" and not unordered:
+        means = moments(parts, column)[0]
+        if _is_whole(column):  # to the nearest value of the column
+            line = column.axis
+            means = _nearest(line.values, means) if isinstance(line, TableAxis) else means.round()
+        return as_objects(mean_values(column, means))
+    if method == "mode" or unordered:
         return as_objects(decode_column(schema, column.name, modes(parts, column)))
     half = torch.full((1, 1, 1), 0.5, dtype=torch.float64)
     return as_objects(decode_column(schema, column.name, parts.ppf(half)[0, :, 0]))
+
+
+def _is_whole(column: Column) -> bool:
+    """Say whether a column holds whole numbers only."""
+    if isinstance(column.kind, Discrete):
+        numbers = family(column.dtype) == "number"
+        return numbers and all(float(value).is_integer() for value in column.listed or ())
+    return isinstance(column.kind, Integer)
+
+
+def _nearest(values: npt.NDArray[np.float64], numbers: Tensor) -> Tensor:
+    """Return the nearest of some values, (V,), to each number, (B,)."""
+    every = torch.from_numpy(values)
+    return every[(numbers[:, None] - every).abs().argmin(1)]
 
 
 def mean_values(column: Column, numbers: Tensor) -> Any:

@@ -1,22 +1,14 @@
-"""Means, spreads and modes of columns, in the columns' own numbers."""
+"""Means and spreads of columns, in the columns' own numbers."""
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from marginals.columns import Column
-from marginals.columns.axis import Axis, quiet
-from marginals.columns.lattice_axis import LatticeAxis
-from marginals.columns.table_axis import TableAxis
+from marginals.columns.axis import Axis
 from marginals.densities import Univariates
+from marginals.queries.value_masses import TAIL, FloatArray, numbers_at, value_masses
 
-FloatArray = npt.NDArray[np.float64]
-
-# A lattice with more values than this between its extreme quantiles is integrated, not summed.
-_MOST_VALUES = 1024
-# Probability ignored at each end when the values of a lattice are summed.
-_TAIL = 1e-10
 # Deviations beyond this many units carry no noticeable mass; their squares still fit into float32.
 _FARTHEST = 1e18
 # Units are powers of 2^4, and origins 2^4 units apart: at most 8 of float32's 24 bits are lost.
@@ -51,12 +43,9 @@ def check_finite(column: Column, what: str, values: Tensor) -> None:
 
 
 def _moments(parts: Univariates, line: Axis) -> tuple[Tensor, Tensor]:
-    if isinstance(line, TableAxis):
-        return _table_moments(parts, line)
-    if isinstance(line, LatticeAxis):
-        summed = _lattice_moments(parts, line)
-        if summed is not None:
-            return summed
+    masses = value_masses(parts, line)
+    if masses is not None:
+        return _summed(*masses)
     origins, group_of = np.unique(_origins(parts, line), axis=0, return_inverse=True)
     if len(origins) == 1:
         return _moments_about(parts, line, *origins[0])
@@ -75,7 +64,7 @@ def _moments_about(
 
     def power(exponent: int) -> Tensor:
         def function(x: Tensor, _: object) -> Tensor:
-            away = _numbers(line, x) / unit - middle / unit
+            away = numbers_at(line, x) / unit - middle / unit
             return away.clamp(-_FARTHEST, _FARTHEST).pow(exponent).to(x)
 
         return parts.expect(function)[:, 0].double().cpu()
@@ -91,9 +80,9 @@ def _origins(parts: Univariates, line: Axis) -> FloatArray:
     overflow. Origins and units are rounded to a coarse lattice, so that many rows share them; they
     depend on their own row alone, and so does the answer.
     """
-    levels = torch.tensor([_TAIL, 0.5, 1 - _TAIL], dtype=torch.float64)[:, None, None]
+    levels = torch.tensor([TAIL, 0.5, 1 - TAIL], dtype=torch.float64)[:, None, None]
     found = parts.rough_quantile(levels.log(), torch.log1p(-levels))
-    low, middle, high = _numbers(line, found)[..., 0].numpy()  # (B,) each
+    low, middle, high = numbers_at(line, found)[..., 0].numpy()  # (B,) each
     # Halves, as a difference may overflow.
     reach = np.maximum(middle / 2 - low / 2, high / 2 - middle / 2)
     exponent = np.ceil((np.frexp(reach)[1] + 1) / _COARSE) * _COARSE
@@ -103,67 +92,10 @@ def _origins(parts: Univariates, line: Axis) -> FloatArray:
     return np.stack([np.rint(middle / apart) * apart, unit], -1)
 
 
-def modes(parts: Univariates, column: Column) -> Tensor:
-    """Return the most likely of 99 quantiles, or of few values, on the model's scale, (B,)."""
-    if isinstance(column.axis, TableAxis):
-        return most_likely(parts, len(column.axis.points))
-    levels = torch.linspace(0.01, 0.99, 99, dtype=torch.float64)[:, None, None]
-    points = parts.ppf(levels)[..., 0]  # (Q, B)
-    best = _log_heights(parts, points, column.axis).argmax(0)
-    return points.gather(0, best[None])[0]
-
-
-def most_likely(parts: Univariates, categories: int) -> Tensor:
-    """Return the code of the most likely category of each row, (B,)."""
-    codes = torch.arange(categories).to(parts.log_evidence)
-    return parts.logpdf(codes[:, None, None])[..., 0].argmax(0).double()
-
-
-def _log_heights(parts: Univariates, points: Tensor, line: Axis) -> Tensor:
-    """Return log densities at points (Q, B); on a lattice, masses of the cells around them."""
-    at = points.to(parts.log_evidence)
-    if not isinstance(line, LatticeAxis):
-        return parts.logpdf(at[..., None])[..., 0]
-    with quiet():
-        cells = line.rounded(_numbers(line, points).reshape(-1).numpy())
-    ends = (torch.from_numpy(end).reshape(points.shape).to(at) for end in cells)
-    below, up_to = (parts.evaluate(end[..., None]).log_cdf[..., 0].exp() for end in ends)
-    return up_to - below
-
-
-def _table_moments(parts: Univariates, line: TableAxis) -> tuple[Tensor, Tensor]:
-    """Sum over the values of a table."""
-    codes = torch.arange(len(line.points)).to(parts.log_evidence)
-    mass = parts.logpdf(codes[:, None, None])[..., 0].double().cpu().softmax(0)  # (values, B)
-    middle = line.values.mean()
-    away = torch.from_numpy(line.values - middle)[:, None]
+def _summed(values: FloatArray, log_masses: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum over values (V,) with log masses (V, B)."""
+    mass = log_masses.softmax(0)
+    middle = values.mean()
+    away = torch.from_numpy(values - middle)[:, None]
     mean = (away * mass).sum(0)
     return mean + middle, ((away - mean).square() * mass).sum(0).sqrt()
-
-
-def _lattice_moments(parts: Univariates, line: LatticeAxis) -> tuple[Tensor, Tensor] | None:
-    """Sum over the values between extreme quantiles; None if there are too many."""
-    tail = torch.tensor([_TAIL, 1 - _TAIL], dtype=torch.float64)[:, None, None]
-    ends = _numbers(line, parts.quantile(tail.log(), torch.log1p(-tail)))
-    low, high = float(ends.min()), float(ends.max())
-    if not (high - low) / line.step < _MOST_VALUES:
-        return None
-    count = round((high - low) / line.step) + 1
-    values = np.arange(count, dtype=np.float64) * line.step + low
-    with quiet():
-        cells = line.rounded(values)
-    # Each cell begins where the one before ends.
-    ends = torch.from_numpy(np.append(cells[0][:1], cells[1]))[:, None, None]
-    mass = parts.cdf(ends.to(parts.log_evidence)).diff(dim=0)[..., 0].double().cpu()  # (values, B)
-    mass = mass / mass.sum(0)
-    numbers = torch.from_numpy(values)[:, None]
-    mean = (numbers * mass).sum(0)
-    return mean, ((numbers - mean).square() * mass).sum(0).sqrt()
-
-
-def _numbers(line: Axis, x: Tensor) -> Tensor:
-    """Return points of the model's scale as numbers of the column, in float64."""
-    model = x.detach().cpu().double().numpy()
-    with quiet():
-        numbers = np.asarray(line.numbers(model.reshape(-1)), dtype=np.float64)
-    return torch.from_numpy(numbers).reshape(x.shape)

@@ -12,7 +12,7 @@ from marginals.columns import Categorical, Schema, decode_column, encode
 from marginals.columns.table_coercion import as_frame
 from marginals.densities import Density, Univariates
 from marginals.densities.univariate_cells import log_tails
-from marginals.queries.moments import most_likely
+from marginals.queries.modes import most_likely
 from marginals.queries.requests import as_objects
 
 _FIELDS = ["row", "column", "value", "expected", "lower", "upper", "tail"]

@@ -1,6 +1,7 @@
 """What callers pass to a query and get back: events, evidence and rows; numbers, arrays, tables."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,9 @@ from marginals.columns.encoding import (
     read_cells,
 )
 from marginals.columns.table_coercion import as_series, matched
+from marginals.densities import Density
+from marginals.densities.union import GivenUnion
+from marginals.queries.outside_data import warn_outside
 
 __all__ = [
     "Event",
@@ -36,25 +40,35 @@ __all__ = [
     "box",
     "check_apart",
     "check_rows",
+    "conditioned",
     "event",
-    "evidence",
+    "given_columns",
+    "is_single",
     "like",
     "values",
     "with_given",
 ]
 
 
+# Disjoint boxes of one piece of evidence, which are contracted together.
+_MOST_ALTERNATIVES = 1000
+# Disjoint boxes of an event, which are contracted in batches.
+_MOST_BOXES = 100_000
+
+
 class Event(NamedTuple):
     """An event with its evidence.
 
     Args:
+        density: the density, given a union of boxes if the evidence is one.
         boxes: the event as disjoint boxes, a row for each.
         given: one row of evidence, or one for each answer; if `joint`, disjoint boxes as well.
         joint: whether the boxes of the event include the evidence. Else their columns differ.
     """
 
+    density: Density
     boxes: Encoded
-    given: Evidence
+    given: Encoded
     joint: bool
 
 
@@ -75,45 +89,82 @@ def values(schema: Schema, x: Any) -> Encoded:
     return encode_cells(schema, x, strict="declared")
 
 
-def evidence(schema: Schema, given: Any) -> Evidence:
-    """Encode evidence: one row for None or a dict, else the rows of a table."""
+def conditioned(
+    density: Density, schema: Schema, given: Any, requested: Collection[int] = ()
+) -> tuple[Density, Evidence]:
+    """Return a density and rows of evidence to query it with: one for None or a dict, else many.
+
+    A dict whose sets or unions have gaps is several boxes. The density returned is then given
+    their union, and one row of no evidence.
+
+    Args:
+        density: the density on the model's scale.
+        schema: the schema of its columns.
+        given: evidence, as users write it.
+        requested: columns that must not be given.
+    """
+    encoded = _encoded(schema, given)
+    check_apart(schema, requested, encoded.evidence)
+    warn_outside(density, schema, encoded.evidence, is_single(given))
+    if not is_single(given) or len(encoded.evidence) == 1:
+        return density, encoded.evidence
+    return GivenUnion(density, encoded.evidence, encoded.log_jacobian), _nothing().evidence
+
+
+def given_columns(schema: Schema, given: Any) -> tuple[int, ...]:
+    """Return the positions of the columns that evidence is about."""
     if given is None:
-        return Evidence.nothing(like=torch.empty(0, dtype=torch.float64))
-    single = isinstance(given, Mapping)
-    encoded = (encode_cells if single else encode)(schema, given, strict="none")
-    return _possible(encoded, given)
+        return ()
+    return schema.positions(given) if isinstance(given, Mapping) else matched(schema, given)[1]
 
 
-def event(schema: Schema, of: Mapping[Any, Any], given: Any) -> Event:
+def is_single(given: Any) -> bool:
+    """Say whether evidence is one piece, with one answer."""
+    return given is None or isinstance(given, Mapping)
+
+
+def _encoded(schema: Schema, given: Any) -> Encoded:
+    if given is None:
+        return _nothing()
+    if not isinstance(given, Mapping):
+        return _possible(encode(schema, given, strict="none"), given)
+    cells = read_cells(schema, given)
+    return _possible(encode_boxes(schema, cells, most=_MOST_ALTERNATIVES), given)
+
+
+def _nothing() -> Encoded:
+    free = Evidence.nothing(like=torch.empty(0, dtype=torch.float64))
+    return Encoded(free, torch.zeros(1), torch.zeros(1, dtype=torch.bool))
+
+
+def event(density: Density, schema: Schema, of: Mapping[Any, Any], given: Any) -> Event:
     """Encode an event and its evidence, which may share columns if both are dicts."""
     if not isinstance(of, Mapping):
         raise TypeError(
             "Expected an event as a dict of columns, such as {'age': (30, 40)}; got "
             f"{type(of).__name__}. For rows of values ask for `pdf` or `cdf`."
         )
-    cells = read_cells(schema, of)
-    single = given is None or isinstance(given, Mapping)
-    known = read_cells(schema, given or {}) if single else {}
+    cells = read_cells(schema.reading("error"), of)
+    known = read_cells(schema, given or {}) if is_single(given) else {}
     # An exact value that is given has a density. All other exact values need a probability.
     masses = [i for i in cells if not isinstance(known.get(i), Exact)]
     for i in masses:
         if not has_mass(schema.columns[i], cells[i]):
             raise NoProbabilityError(schema.names[i])
     shared = {i: intersect(cells[i], known[i]) for i in cells if i in known}
-    if not single:
-        rows = evidence(schema, given)
-        check_apart(schema, cells, rows)
-        return Event(encode_boxes(schema, cells, masses), rows, joint=False)
-    if not known:
-        return Event(encode_boxes(schema, cells, masses), evidence(schema, None), joint=False)
-    row = encode_boxes(schema, known)
-    joint = bool(shared) or len(row.evidence) > 1
-    every = {**known, **cells, **shared} if joint else cells
-    return Event(encode_boxes(schema, every, masses), _possible(row, given), joint)
+    if not shared:
+        density, rows = conditioned(density, schema, given, cells)
+        boxes = encode_boxes(schema, cells, masses, _MOST_BOXES)
+        return Event(density, boxes, replace(_nothing(), evidence=rows), joint=False)
+    every = encode_boxes(schema, {**known, **cells, **shared}, masses, _MOST_BOXES)
+    encoded = _encoded(schema, given)
+    warn_outside(density, schema, encoded.evidence, alternatives=True)
+    return Event(density, every, encoded, joint=True)
 
 
 def box(schema: Schema, x: Any, below: bool) -> tuple[Evidence, Tensor]:
     """Encode the boxes X <= x, or X > x, of rows; also say which are empty, (B,)."""
+    schema = schema.reading("error")
     if isinstance(x, Mapping):
         frame = pd.DataFrame({schema.names[schema.index(c)]: as_series(v) for c, v in x.items()})
         frame, positions = matched(schema, frame)
@@ -155,7 +206,7 @@ def check_rows(of: int, given: int) -> None:
         )
 
 
-def _possible(encoded: Encoded, given: Any) -> Evidence:
+def _possible(encoded: Encoded, given: Any) -> Encoded:
     if bool(encoded.empty.any()):
         row = int(encoded.empty.nonzero()[0])
         shown = repr(dict(given)) if isinstance(given, Mapping) else f"row {row}"
@@ -163,7 +214,7 @@ def _possible(encoded: Encoded, given: Any) -> Evidence:
             f"Expected `given` to have positive probability; got {shown}, which cannot happen. "
             "Condition on an event that can."
         )
-    return encoded.evidence
+    return encoded
 
 
 # Answers ----------------------------------------------------------------------------------------

@@ -11,26 +11,41 @@ from torch import Tensor
 
 from marginals import language
 from marginals.cells import Evidence
-from marginals.columns import Categorical, Column, Schema, decode, decode_column
+from marginals.columns import Categorical, Column, Encoded, Schema, decode, decode_column
 from marginals.columns.dtypes import family, unit
-from marginals.densities import Density
+from marginals.densities import Density, View
 from marginals.queries import requests
 from marginals.queries.copula import Copulas
+from marginals.queries.correlations import Correlations
 from marginals.queries.imputation import Imputations, mean_values
 from marginals.queries.independence import Independence
 from marginals.queries.information import Entropy, Information
 from marginals.queries.margins import Margins
+from marginals.queries.modes import Modes
 from marginals.queries.moments import check_finite, moments
+from marginals.queries.probabilities import Probabilities
 from marginals.queries.surprise import Surprises
 
 
-class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputations, Surprises):
+class TableDensity(
+    Information,
+    Independence,
+    Entropy,
+    Copulas,
+    Margins,
+    Imputations,
+    Surprises,
+    Modes,
+    Probabilities,
+    Correlations,
+):
     """A distribution over the columns of a table, queried by their names.
 
     Evidence (`given`) and events are dicts. A scalar is an exact value, a pair (low, high) with
-    None for an open end the interval low < x <= high, a pandas Interval has the ends it says, and a
-    set is one of its values. Evidence may also be a DataFrame or array with one row of exact values
-    per answer, NaN where missing. Columns may be given by position, too.
+    None for an open end the interval low < x <= high, a pandas Interval has the ends it says, a set
+    is one of its values, and a list may mix values and intervals. Evidence may also be a DataFrame
+    or array with one row of exact values per answer, NaN where missing. Columns may be given by
+    position, too.
     """
 
     # Densities and probabilities --------------------------------------------------------------
@@ -67,21 +82,23 @@ class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputat
 
     def logprob(self, event: Mapping[Any, Any], given: Any = None) -> Any:
         """Return the log probability of an event; see `prob`."""
-        density, schema = self._parts()
-        boxes, known, joint = requests.event(schema, event, given)
+        density, boxes, known, joint = requests.event(*self._parts(), event, given)
         of, empty, count = boxes.evidence, boxes.empty, len(boxes.empty)
         with torch.no_grad():
             if joint:
-                value, base = density.log_value(of), density.log_value(known).logsumexp(0)
+                value = _log_values(density, boxes)
+                base = _log_values(density, known).logsumexp(0)
                 if not base > -torch.inf:
-                    density.check_possible(density.checked(known))  # raises
+                    density.check_possible(density.checked(known.evidence))  # raises
                 value = value - base
-            elif len(known) > 1 < count:  # every box with every row
-                pairs = torch.arange(count * len(known))
-                of, empty = of.rows(pairs % count), empty.repeat(len(known))
-                value = density.log_conditional(of, known.rows(pairs // count))
+            elif len(known.evidence) > 1 < count:  # every box with every row
+                rows = known.evidence
+                pairs = torch.arange(count * len(rows))
+                of, empty = of.rows(pairs % count), empty.repeat(len(rows))
+                value = density.log_conditional(of, rows.rows(pairs // count))
             else:
-                value = density.log_conditional(of, known if known.columns else None)
+                rows = known.evidence
+                value = density.log_conditional(of, rows if rows.columns else None)
         value = torch.where(empty, -torch.inf, value.double().cpu())
         # Rounding may take a probability past one.
         return requests.answer(value.reshape(-1, count).logsumexp(1).clamp_max(0.0), given)
@@ -114,11 +131,10 @@ class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputat
                 " Ask for `prob` of its categories."
             )
         levels = torch.as_tensor(np.asarray(q, dtype=np.float64))
-        known = requests.evidence(schema, given)
-        requests.check_apart(schema, [position], known)
+        density, known = requests.conditioned(density, schema, given, [position])
         with torch.no_grad():
             out = density.ppf(levels, position, known)
-        shape = levels.shape if _is_single(given) else (len(known), *levels.shape)
+        shape = levels.shape if requests.is_single(given) else (len(known), *levels.shape)
         values = decode_column(schema, described.name, out.reshape(-1))
         if not shape:
             return values[0]
@@ -138,7 +154,7 @@ class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputat
         """
         described, numbers, _ = self._moments(column, given)
         values = mean_values(described, numbers)
-        return _item(values) if _is_single(given) else values
+        return _item(values) if requests.is_single(given) else values
 
     def std(self, column: Any, given: Any = None) -> Any:
         """Return the standard deviation of a column; see `mean`."""
@@ -147,7 +163,7 @@ class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputat
         values: Any = numbers.numpy()
         if family(described.dtype) != "number":
             values = pd.to_timedelta(values * described.grain, unit=unit(described.dtype))
-        return _item(values) if _is_single(given) else values
+        return _item(values) if requests.is_single(given) else values
 
     # Samples, views ---------------------------------------------------------------------------
 
@@ -159,7 +175,8 @@ class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputat
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise ValueError(f"Expected `n` to be a whole number, 0 or more; got {n!r}.")
         density, schema = self._parts()
-        known = density.checked(requests.evidence(schema, given))
+        density, known = requests.conditioned(density, schema, given)
+        known = density.checked(known)
         with torch.no_grad():
             density.check_possible(known)
             rows = density.sample_rows(known, int(n), _generator(random_state, density))
@@ -182,27 +199,25 @@ class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputat
     def condition(self, given: Any) -> "TableView":
         """Return the distribution of the other columns given evidence."""
         density, schema = self._parts()
-        known = requests.evidence(schema, given)
-        rest = [i for i in range(len(schema)) if i not in known.columns]
+        fixed = requests.given_columns(schema, given)
+        rest = [i for i in range(len(schema)) if i not in fixed]
         if not rest:
             raise ValueError("Expected `given` to leave a column open; got all. Leave one out.")
         part = Schema(tuple(schema.columns[i] for i in rest))
-        return TableView(density.condition(known), part, self._kind())
+        density, known = requests.conditioned(density, schema, given)
+        density.check_possible(density.checked(known))
+        return TableView(View(density, rest, known), part, self._kind())
 
     def distribution(self, given: Any = None) -> Any:
         """Return a `torch.distributions.Distribution` on the model's scale."""
-        density, schema = self._parts()
-        known = None if given is None else density.checked(requests.evidence(schema, given))
-        return density.distribution(known)
+        density = self._parts()[0] if given is None else self.condition(given).module_
+        return density.distribution()
 
     # Parts ------------------------------------------------------------------------------------
 
     def _conditional(self, of: Evidence, given: Any) -> Tensor:
-        density, schema = self._parts()
-        known = None
+        density, known = requests.conditioned(*self._parts(), given, of.columns)
         if given is not None:
-            known = requests.evidence(schema, given)
-            requests.check_apart(schema, of.columns, known)
             requests.check_rows(len(of), len(known))
         with torch.no_grad():
             return density.log_conditional(of, known).double().cpu()
@@ -222,8 +237,8 @@ class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputat
                 f"Expected a column of numbers or times; got categorical column {column!r}. Ask "
                 "for `prob` of its categories."
             )
-        known = density.checked(requests.evidence(schema, given))
-        requests.check_apart(schema, [position], known)
+        density, known = requests.conditioned(density, schema, given, [position])
+        known = density.checked(known)
         with torch.no_grad():
             parts = [
                 moments(part, described) for part in density.univariate_batches(known, [position])
@@ -253,10 +268,6 @@ class TableView(TableDensity):
         return self._fitted_kind
 
 
-def _is_single(given: Any) -> bool:
-    return given is None or isinstance(given, Mapping)
-
-
 def _exp(log: Any) -> Any:
     if isinstance(log, Tensor):
         return log.exp()
@@ -272,3 +283,8 @@ def _generator(random_state: Any, density: Density) -> torch.Generator:
     device = next(density.parameters()).device
     seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
     return torch.Generator(device).manual_seed(int(seed))
+
+
+def _log_values(density: Density, boxes: Encoded) -> Tensor:
+    """Return the log values of boxes, (B,), in the columns' units."""
+    return density.log_value(boxes.evidence).double().cpu() + boxes.log_jacobian

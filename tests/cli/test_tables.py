@@ -126,6 +126,31 @@ def test_missing_cells_are_filled(run: Run, tmp_path: Path, method: str, name: s
         assert (full[column][observed] == table[column][observed]).all()
 
 
+def test_categories_not_seen_in_training(run: Run, tmp_path: Path) -> None:
+    path, out = str(tmp_path / "rome.csv"), str(tmp_path / "full.csv")
+    pd.DataFrame({"age": [30, None], "city": ["Rome", "Oslo"]}).to_csv(path, index=False)
+    for command in ("score", "impute", "anomalies"):
+        done = run(command, "model.mdma", path, code=1)
+        assert "'Rome'" in done.stderr
+        run(command, "model.mdma", path, "--handle-unknown", "missing")
+    run("impute", "model.mdma", path, "--handle-unknown", "missing", "-o", out)
+    full = pd.read_csv(out)
+    assert full["city"].tolist() == ["Rome", "Oslo"]
+    assert full["age"].notna().all()
+
+
+def test_absent_columns_are_added_on_request(run: Run, tmp_path: Path) -> None:
+    path, out = str(tmp_path / "few.csv"), str(tmp_path / "more.csv")
+    pd.DataFrame({"age": [30, None], "city": ["Oslo", None]}).to_csv(path, index=False)
+    run("impute", "model.mdma", path, "--column", "income", "--column", "age", "-o", out)
+    full = pd.read_csv(out)
+    assert list(full.columns) == ["age", "city", "income"]
+    assert full.notna().to_numpy().tolist() == [[True, True, True], [True, False, True]]
+    assert (full["age"] % 1 == 0).all()
+    done = run("impute", "model.mdma", path, "--column", "incom", code=1)
+    assert "Did you mean 'income'" in done.stderr
+
+
 def test_draws(run: Run, tmp_path: Path) -> None:
     path = str(tmp_path / "draws.parquet")
     options = ["--method", "draw", "--draws", "2", "-o", path]

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from marginals.cells.cell import Cell, Exact, Interval, OneOf
+from marginals.cells.cell import AnyOf, Cell, Exact, Interval, OneOf
 from marginals.language import Column, Condition, Query
 from marginals.language.query_tree import Value
 
@@ -32,18 +32,20 @@ def _distinct(chosen: list[Value]) -> OneOf:
 
 
 sets = st.lists(values, min_size=1, max_size=4).map(_distinct)
-cells: st.SearchStrategy[Cell] = st.one_of(st.builds(Exact, values), intervals, sets)
+exacts = st.builds(Exact, values)
+unions = st.lists(exacts | intervals, min_size=2, max_size=3).map(lambda ps: AnyOf(tuple(ps)))
+cells: st.SearchStrategy[Cell] = st.one_of(exacts, intervals, sets, unions)
 conditions = st.builds(Condition, names, cells)
 
 
 @st.composite
 def queries(draw: st.DrawFn) -> Query:
-    function = draw(st.sampled_from(["P", "p", "E", "SD", "Q"]))
+    function = draw(st.sampled_from(["P", "p", "E", "SD", "Q", "mode"]))
     given = tuple(draw(st.lists(conditions, max_size=3)))
     if function == "P":
         return Query("P", tuple(draw(st.lists(conditions, min_size=1, max_size=3))), given)
     if function == "p":
-        exact = st.builds(Condition, names, st.builds(Exact, values))
+        exact = st.builds(Condition, names, exacts)
         return Query("p", tuple(draw(st.lists(exact, min_size=1, max_size=3))), given)
     level = st.floats(0, 1, exclude_min=True, exclude_max=True)
     levels = draw(st.lists(level, min_size=1, max_size=3)) if function == "Q" else []
@@ -52,7 +54,22 @@ def queries(draw: st.DrawFn) -> Query:
 
 # Text that is nearly a query: pieces of the language in any order.
 SIGNS = [*"()[]{},|<>=-.∈\\", "<=", ">=", "==", "!=", "in"]
-WORDS = ["P", "p", "E", "SD", "Q", "age", "`a b`", '"c"', "'d", "'e'", "2024-01-31", "true"]
+WORDS = [
+    "P",
+    "p",
+    "E",
+    "SD",
+    "Q",
+    "mode",
+    "or",
+    "age",
+    "`a b`",
+    '"c"',
+    "'d",
+    "'e'",
+    "2024-01-31",
+    "true",
+]
 NUMBERS = ["1", "-2.5e3", "0.5", "1e999", "inf", "-inf"]
 ODD = [" ", "\n", "9" * 5000, "\ud800", "\x00", "\u0301"]
 pieces = st.sampled_from([*SIGNS, *WORDS, *NUMBERS, *ODD])

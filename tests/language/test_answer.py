@@ -57,6 +57,11 @@ VALUES: dict[str, Any] = {
     "E[income | age = 40]": lambda m: m.mean("income", given={"age": 40}),
     "SD[income]": lambda m: m.std("income"),
     "Q[0.9](income)": lambda m: m.ppf(0.9, "income"),
+    "mode(income | age = 40)": lambda m: m.mode("income", given={"age": 40}),
+    "E[income | age in {30, 40}]": lambda m: m.mean("income", given={"age": {30, 40}}),
+    "E[income | age < 30 or 40 <= age < 50]": lambda m: m.mean(
+        "income", given={"age": [(None, 29), (39, 49)]}
+    ),
     "Q[0.05, 0.95](income | age > 30)": lambda m: list(
         m.ppf([0.05, 0.95], "income", given={"age": (30, None)})
     ),
@@ -77,6 +82,17 @@ def test_answers(model: Any, text: str) -> None:
 def test_queries_made_by_hand_have_text(model: Any) -> None:
     made = Query("P", parse("P(age > 40)").of)
     assert answer(model, made).text == format(made) == "P(age > 40)"
+
+
+def test_answers_print_themselves_and_are_numbers(model: Any) -> None:
+    found = answer(model, "P(age > 40 | city = Oslo)")
+    assert repr(found) == str(found) == f"P(age > 40 | city = Oslo) = {found.value:.6g}"
+    assert found._repr_html_().startswith("<code>P(age &gt; 40 | city = Oslo)</code> = <b>0.")
+    assert float(found) == found.value == float(np.asarray(found))
+    levels = answer(model, "Q[0.1, 0.9](income)")
+    assert np.asarray(levels).tolist() == levels.value
+    assert answer(model, "mode(city)").value in ("Oslo", "Bergen", "New York")
+    assert str(answer(model, "mode(grade | age < 30 or age > 60)")).endswith(("= a", "= b", "= c"))
 
 
 def test_times_stay_times(model: Any) -> None:
@@ -122,6 +138,7 @@ CONDITIONS = st.sampled_from(
         *("rain = 0", "rain < 0", "rain > 0", "rain >= 1e-300", "rain in [0, 0]"),
         *("city = Oslo", "city in {Oslo, Bergen}", "city = Paris", "city > Oslo"),
         *("grade > a", "grade < a", "grade = b", "grade in {a, c}", "day > 2024-05-01"),
+        *("age < 30 or age > 60", "income < 1 or income = 2", "city = Oslo or city = Bergen"),
         *("day = 2024-05-01", "day > 9999-01-01", "day > 5", "nothing = 1"),
         "income in (-inf, inf)",
     ]
@@ -138,6 +155,7 @@ def texts(draw: st.DrawFn) -> str:
     return f"P({', '.join(draw(st.lists(CONDITIONS, min_size=1, max_size=3)))}{given})"
 
 
+@pytest.mark.filterwarnings("ignore::marginals.OutsideDataWarning")
 @settings(max_examples=250)
 @given(text=texts())
 def test_any_query_is_answered_or_refused(model: Any, text: str) -> None:

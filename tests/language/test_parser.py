@@ -121,7 +121,7 @@ def test_only_text_is_parsed() -> None:
 # The text, a caret below the place, and words of the message.
 PLACES = [
     ("P", " ^", "Expected '('"),
-    ("mean(x)", "^", "P, p, E, SD or Q"),
+    ("mean(x)", "^", "P, p, E, SD, Q or mode"),
     ("P()", "  ^", "a column or a value"),
     ("P(x)", "   ^", "'<', '<=', '>', '>=', '=' or 'in'"),
     ("P(x > )", "      ^", "a column or a value"),
@@ -140,7 +140,9 @@ PLACES = [
     ("p(x in {3})", "    ^", "p takes exact values"),
     ("P(x > 3 and y < 2)", "        ^", "commas"),
     ("P(x > 3 & y < 2)", "        ^", "commas"),
-    ("P(x = 3 or x = 4)", "        ^", "in {Oslo, Bergen}"),
+    ("P(x = 3 or y = 4)", "           ^", "'x' alone on both sides"),
+    ("P(x = 3 or)", "          ^", "a column or a value"),
+    ("p(x = 3 or x = 4)", "        ^", "in {Oslo, Bergen}"),
     ("P(x != 3)", "    ^", "1 - P"),
     ("P(x not in {3})", "    ^", "1 - P"),
     ("P(New-York = 3)", "     ^", "backticks"),

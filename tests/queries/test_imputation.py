@@ -57,7 +57,7 @@ def test_batches_make_no_difference(
     model: MDMA, holes: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, lines = model.impute(holes), model.impute_interval(holes)
-    monkeypatch.setattr(type(model.module_), "rows_at_once", lambda self: 70)
+    monkeypatch.setattr(type(model.module_), "rows_at_once", lambda self, given=None: 70)
     parted = model.impute(holes)
     numbers, day = parted.select_dtypes("number"), pd.Timedelta("1min")
     pd.testing.assert_frame_equal(numbers, whole[numbers.columns], rtol=1e-4)
@@ -83,6 +83,34 @@ def test_some_of_the_columns_of_some_tables(
     x = 1e-3 * np.random.default_rng(0).normal(size=(40, 2))  # numbers of small spread
     x[::3, 1] = np.nan
     assert np.abs(MDMA(width=2, max_steps=5, random_state=0).fit(x).impute(x)).max() < 0.1
+
+
+@pytest.mark.parametrize("method", ["mean", "median", "mode", "draw"])
+def test_integers_stay_integers(model: MDMA, frame: pd.DataFrame, method: str) -> None:
+    gaps = frame.index[::7]
+    for dtype, wanted in (("int64", "int64"), ("Int64", "Int64"), ("Int32", "Int32")):
+        holes = frame.assign(count=frame["count"].astype(dtype))
+        holes.loc[gaps, "count"] = None  # int64 becomes float64
+        done = model.impute(holes, method, random_state=0)["count"]
+        assert done.dtype == wanted
+        assert (done.drop(gaps) == frame["count"].drop(gaps)).all()
+    known = frame.loc[gaps[0]].drop("count").to_dict()
+    if method == "mean":
+        assert done[gaps[0]] == round(model.mean("count", given=known))
+
+
+def test_absent_columns_are_added_on_request(model: MDMA, frame: pd.DataFrame) -> None:
+    some = frame[["x", "city"]].head(3).assign(city=[None, "Oslo", None])
+    done = model.impute(some, columns=["count", "city", "grade", "day", "share"])
+    assert list(done.columns) == ["x", "city", "count", "grade", "day", "share"]
+    assert done.notna().all(axis=None)
+    assert (done.dtypes == frame.dtypes[done.columns]).all()
+    pd.testing.assert_series_equal(done["x"], some["x"])
+    only = model.impute(some.assign(x=np.nan), columns="city")
+    assert only["x"].isna().all()
+    assert only["city"].notna().all()
+    with pytest.raises(ValueError, match="'cty'"):
+        model.impute(some, columns=["cty"])
 
 
 def test_bounds_are_the_intervals_as_tables(model: MDMA, holes: pd.DataFrame) -> None:

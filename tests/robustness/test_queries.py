@@ -14,6 +14,9 @@ from tests.language.strategies import NUMBERS, ODD, SIGNS, nearly
 from tests.queries.conftest import KINDS, make_frame
 from tests.robustness.questions import Refused, answer
 
+# Evidence is drawn far beyond the data on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::marginals.OutsideDataWarning")
+
 # Values that fit the columns, some beyond their bounds.
 FITTING = {
     "x": ["100", "80.5", "-2.5e3", "1e-300", "1e300"],
