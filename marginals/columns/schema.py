@@ -137,8 +137,17 @@ class Schema:
     @property
     def build_options(self) -> dict[str, Any]:
         """The options of `marginals.build` that describe the columns, by position."""
+        from marginals.columns.lattice_axis import LatticeAxis
+
         atoms = {i: column.atoms for i, column in enumerate(self.columns) if column.atoms}
-        return {"categories": self.categories, "atoms": atoms}
+        axes = {i: column.axis for i, column in enumerate(self.columns) if i not in atoms}
+        # Values of a fine lattice are exact points already.
+        lattices = {
+            i: axis.cells
+            for i, axis in axes.items()
+            if isinstance(axis, LatticeAxis) and not axis.is_fine
+        }
+        return {"categories": self.categories, "atoms": atoms, "lattices": lattices}
 
     def atoms(self, column: Name) -> tuple[float, ...]:
         """Return the atoms of a column on the model's scale, in rising order."""

@@ -7,9 +7,18 @@ import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
-from marginals.densities.coupled_intervals import Tied, divided, log_intervals, sample_intervals
+from marginals.densities.coupled_draws import draw_cells, draw_scores
+from marginals.densities.coupled_intervals import Tied, divided, log_intervals
+from marginals.densities.coupled_lattices import (
+    Components,
+    CoupledLattices,
+    Settled,
+    gather_points,
+    sum_points,
+)
 from marginals.densities.coupled_nodes import conditionals_given_ranges, node_cost
 from marginals.densities.coupled_univariates import Interleaved, ScaledMixtures
+from marginals.densities.lattice_univariates import LatticeMixtures
 from marginals.densities.tensor_density import LeafDensity, sample_in_batches
 from marginals.densities.univariates import LeafMixtures, Univariates
 from marginals.leaves import Leaves, SharedLeaves
@@ -64,9 +73,12 @@ class CoupledDensity(LeafDensity):
         leaves: the univariate families. The columns of the first, `SharedLeaves` with a normal
             base, are coupled.
         couplings: weights and correlations.
+        lattices: tables of the coupled columns that are lattices; see `coupled_lattices.py`.
     """
 
-    def __init__(self, leaves: Leaves, couplings: Couplings) -> None:
+    def __init__(
+        self, leaves: Leaves, couplings: Couplings, lattices: CoupledLattices | None = None
+    ) -> None:
         super().__init__(leaves)
         family = leaves.families[0]
         if not isinstance(family, SharedLeaves) or family.base != "normal":
@@ -80,6 +92,12 @@ class CoupledDensity(LeafDensity):
                 f"got {couplings.size} and {family.size}."
             )
         self.couplings = couplings
+        self.lattices = CoupledLattices() if lattices is None else lattices
+        if not set(self.lattices.columns) <= set(self.coupled):
+            raise ValueError(
+                f"Expected `lattices` to name coupled columns, {self.coupled}; got "
+                f"{self.lattices.columns}. Leave the others out."
+            )
 
     @property
     def coupled(self) -> tuple[int, ...]:
@@ -88,7 +106,17 @@ class CoupledDensity(LeafDensity):
 
     def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each row of checked evidence, (B,), all rows at once."""
-        return logsumexp(self._values(evidence, backend).total() + self.couplings.log_weights())
+        if not self.lattices.hold(evidence):
+            return self._contract(evidence, backend)
+        parts = self.lattices.batches(evidence, self.rows_at_once())
+        return torch.cat([_summed(self._contract(p.evidence, backend), p) for p in parts])
+
+    def settled(self, evidence: Evidence) -> tuple[Evidence, Tensor | None]:
+        """Return evidence with points for the cells of lattices, and the log widths (B,)."""
+        if not self.lattices.hold(evidence):
+            return evidence, None
+        found = self.lattices.settle(evidence)
+        return (evidence, None) if found.place is not None else (found[0], found.log_widths())
 
     def contract_given(
         self, requested: Evidence, given: Evidence, place: Tensor | None
@@ -101,6 +129,65 @@ class CoupledDensity(LeafDensity):
         known, impossible = given.observed().without_impossible()
         if not asked.columns or not known.columns:
             return super().contract_given(requested, given, place)
+        if self.lattices.hold(asked, known):
+            value, log_given = self._sum_given(asked, known, place)
+        else:
+            value, log_given = self._contract_given(asked, known, place)
+        if impossible is not None:
+            log_given = log_given.masked_fill(impossible, -torch.inf)
+        return value, log_given
+
+    def _contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
+        """Return the log value of each row, (B,), of which lattice cells are points."""
+        return logsumexp(self._values(evidence, backend).total() + self.couplings.log_weights())
+
+    def _sum_given(
+        self, asked: Evidence, known: Evidence, place: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return what `contract_given` does, where lattices have cells or ranges.
+
+        Both sides are sums over points: pairs of a requested and a given point are weighed by the
+        share of the given one in its row of evidence.
+        """
+        if place is None:
+            asked = asked.expand(len(known))
+            place = torch.arange(len(known), device=known.lower.device)
+        given = self.lattices.settle(known)
+        size = self.rows_at_once()
+        parts = [self._contract(part) for part in given.evidence.batches(size)]
+        each = torch.cat(parts)
+        each = each + given.log_widths().to(each)
+        if given.place is None:
+            own = torch.arange(len(known), device=each.device)
+            log_given, shares, counts = each, torch.zeros_like(each), torch.ones_like(own)
+        else:
+            log_given = sum_points(each, given.place, len(known))
+            shares = (each - log_given[given.place]).nan_to_num(-torch.inf)
+            counts = torch.bincount(given.place, minlength=len(known))
+        starts = counts.cumsum(0) - counts
+        out, first = [], 0
+        for part in self.lattices.batches(asked, max(1, size // int(counts.max()))):
+            rows = place[first : first + part.rows]
+            first += part.rows
+            own = part.evidence.lower.new_zeros(0).long()
+            own = torch.arange(part.rows, device=rows.device) if part.place is None else part.place
+            pairs = torch.arange(len(own), device=rows.device).repeat_interleave(counts[rows[own]])
+            row = rows[own[pairs]]
+            nth = torch.arange(len(pairs), device=rows.device)
+            ahead = counts[rows[own]]
+            point = starts[row] + nth - (ahead.cumsum(0) - ahead)[pairs]
+            used, back = point.unique(return_inverse=True)
+            asked_rows = part.evidence.rows(pairs)
+            value, _ = self._contract_given(asked_rows, given.evidence.rows(used), back)
+            value = value + shares[point] + part.log_widths()[pairs].to(value)
+            alone = len(pairs) == part.rows
+            out.append(value if alone else sum_points(value, own[pairs], part.rows))
+        return torch.cat(out), log_given
+
+    def _contract_given(
+        self, asked: Evidence, known: Evidence, place: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return what `contract_given` does, for evidence in which lattice cells are points."""
         size = self.rows_at_once()
         values = [self._values(part) for part in known.batches(self.rows_at_once(known))]
         total = torch.cat([part.total() for part in values]) + self.couplings.log_weights()
@@ -109,8 +196,6 @@ class CoupledDensity(LeafDensity):
         if place is None:
             asked = asked.expand(len(known))
             place = torch.arange(len(known), device=weights.device)
-        if impossible is not None:
-            log_given = log_given.masked_fill(impossible, -torch.inf)
         parts = [
             logsumexp(
                 self._log_given(part, known.rows(rows), weights[rows], ranges[rows]) + weights[rows]
@@ -125,18 +210,17 @@ class CoupledDensity(LeafDensity):
         known, impossible = cells.without_impossible()
         asked = tuple(range(self.columns)) if columns is None else tuple(columns)
         self.check_columns(asked)
-        loose, tied = self._split(asked)
         parts: list[Univariates] = []
-        if loose:
-            outside = self._outside(known, loose, self._values(known))
-            parts.append(LeafMixtures(self.leaves, loose, outside))
-        if tied and not self._has_ranges(known):
-            parts.append(self._scaled(known, tied))
-        elif tied:
-            free = [c for c in tied if c not in known.columns]
-            parts += [self._given_ranges(known, free)] if free else []
+        found = self.lattices.settle(known)
+        if found.place is None:
+            parts += self._univariates(found, asked)
+        else:
             # The cell of a column itself is no evidence about it.
-            parts += [self._given_ranges(known.without(c), [c]) for c in tied if c in known.columns]
+            free = [c for c in asked if c not in known.columns]
+            parts += self._univariates(found, free) if free else []
+            for c in asked:
+                if c in known.columns:
+                    parts += self._univariates(self.lattices.settle(known.without(c)), [c])
         out = parts[0] if len(parts) == 1 else Interleaved(parts, asked)
         if impossible is not None:
             others = [cells.without(c) for c in asked]
@@ -144,12 +228,42 @@ class CoupledDensity(LeafDensity):
             out.log_evidence = out.log_evidence.masked_fill(ruled_out, -torch.inf)
         return out
 
+    def _univariates(self, given: Settled, asked: Sequence[int]) -> list[Univariates]:
+        """Return univariates of columns in parts, given evidence as points."""
+        known, parts = given.evidence, []
+        loose, tied = self._split(asked)
+        if loose:
+            outside = self._outside(known, loose, self._values(known))
+            parts.append(_of_leaves(LeafMixtures(self.leaves, loose, outside), given))
+        scaled: list[ScaledMixtures] = []
+        if tied and not self._has_ranges(known):
+            scaled.append(self._scaled(known, tied))
+        elif tied:
+            free = [c for c in tied if c not in known.columns]
+            scaled += [self._given_ranges(known, free)] if free else []
+            scaled += [
+                self._given_ranges(known.without(c), [c]) for c in tied if c in known.columns
+            ]
+        for part in scaled:
+            parts += self._on_lattices(_of_scale(part, given))
+        return parts
+
+    def _on_lattices(self, part: ScaledMixtures) -> list[Univariates]:
+        """Return the lattice columns apart from the others."""
+        places = {c: i for i, c in enumerate(part.columns) if c in self.lattices.columns}
+        smooth = [i for i in range(len(part.columns)) if i not in places.values()]
+        out: list[Univariates] = [part.some(smooth)] if smooth else []
+        tables = {c: self.lattices.table(c) for c in places}
+        return out + [LatticeMixtures(part.some([i]), tables[c]) for c, i in places.items()]
+
     def sample_rows(
         self, given: Evidence, draws: int, generator: torch.Generator | None = None
     ) -> Tensor:
         """Draw `draws` complete rows for each row of checked, possible evidence, (B, S, D)."""
         with torch.no_grad():
-            return sample_in_batches(self._sample_some, given, draws, self._draw_cost(), generator)
+            return sample_in_batches(
+                self._sample_some, given, draws, self._draw_cost(given), generator
+            )
 
     def row_cost(self, given: Evidence | None = None) -> int:
         """Return the number of floats that one row holds at a time."""
@@ -158,11 +272,17 @@ class CoupledDensity(LeafDensity):
         side = columns if factors.has_small_columns(columns, rank) else rank
         nodes = given is not None and self._has_ranges(given)
         own = node_cost(columns) if nodes else 0
+        if given is not None:
+            own += (self.lattices.points_of(given) - 1) * width * 8 * columns
         return self.leaves.row_cost() + width * (8 * columns + 4 * side * side) + own
 
     def config(self) -> dict[str, Any]:
         """Return the configuration that rebuilds the model, as JSON."""
-        return {"leaves": self.leaves.config(), "couplings": self.couplings.config()}
+        return {
+            "leaves": self.leaves.config(),
+            "couplings": self.couplings.config(),
+            "lattices": self.lattices.config(),
+        }
 
     # Parts ------------------------------------------------------------------------------------
 
@@ -203,17 +323,26 @@ class CoupledDensity(LeafDensity):
         """Return the positions of coupled columns in their family."""
         return [self.coupled.index(c) for c in columns]
 
+    def components(self, own: Sequence[int]) -> Components:
+        """Return the components of some coupled columns, by their positions in the family."""
+        loadings, unique = (select(part, own, 1) for part in self.couplings.loadings())
+        location, log_scale = self._family.locations(own), self._family.log_scales(own)
+        found = Components(location, log_scale, loadings, unique)
+        if not any(self.coupled[i] in self.lattices.columns for i in own):
+            return found
+        return found.with_floor(select(self.lattices.log_floor(self._family, self.coupled), own))
+
     def _log_complete(self, cells: Evidence, host_free: bool = False) -> Tensor:
         """Return the log value of coupled cells that are all exact, (B, K)."""
         own = self._own(cells.columns)
         y, log_slope = self._family.scale(cells.upper.T, own)
-        loadings, unique = self.couplings.loadings()
+        parts = self.components(own)
         value = factors.log_density_of_rows(
             y.T,
-            self._family.locations(own).T,
-            self._family.log_scales(own).T,
-            select(loadings, own, 1),
-            select(unique, own, 1),
+            parts.location.T,
+            parts.log_scale.T,
+            parts.loadings,
+            parts.unique,
             host_free=host_free,
         )
         return value + log_slope.sum(0)[:, None]
@@ -238,11 +367,10 @@ class CoupledDensity(LeafDensity):
         lower, upper = cells.by_column()
         exact = lower == upper  # (n, B)
         y, log_slope = family.scale(torch.where(exact, upper, torch.nan), own)
-        location, log_scale = family.locations(own), family.log_scales(own)  # (n, K)
+        location, log_scale, loadings, unique = self.components(own)  # (n, K), (K, n)
         z = standardise(y[..., None], location[:, None], log_scale.exp()[:, None])  # (n, B, K)
         slope = torch.where(exact, log_slope, 0.0).sum(0)[:, None]
         widths = exact.T.to(log_scale.dtype) @ log_scale
-        loadings, unique = self.couplings.loadings()
         low = high = gap = None
         if cells.has_intervals:
             inside = (lower < upper) & ~((lower == -torch.inf) & (upper == torch.inf))
@@ -262,8 +390,8 @@ class CoupledDensity(LeafDensity):
         return Tied(
             scores=z.permute(1, 2, 0),
             log_slope=slope - widths,
-            loadings=select(loadings, own, 1),
-            unique=select(unique, own, 1),
+            loadings=loadings,
+            unique=unique,
             exact=exact[:, :1].T if cells.complete else exact.T,  # one pattern for all rows
             low=low,
             high=high,
@@ -343,9 +471,7 @@ class CoupledDensity(LeafDensity):
             scored.scores, scored.loadings, scored.unique, scored.exact, index
         )  # (n, B, K)
         own = self._own(asked)
-        location, log_scale = (
-            part[:, None] for part in (self._family.locations(own), self._family.log_scales(own))
-        )
+        location, log_scale = (part[:, None] for part in self.components(own)[:2])
         z = scored.scores[..., index].permute(2, 0, 1)
         log_width = 0.5 * variance.log()
         # Take an observed cell's own contribution out again; its slope is the same for all.
@@ -378,15 +504,10 @@ class CoupledDensity(LeafDensity):
         if loose:
             joint = joint + self.leaves.log_values(known.select(loose)).sum(0)
         own = self._own((*held, *asked))
-        loadings, unique = self.couplings.loadings()
+        location, log_scale, loadings, unique = self.components(own)
         y, _ = self._family.scale(cells.upper.T, own[: len(held)])
         centre, log_width = conditional_of_rows(
-            y.T,
-            self._family.locations(own).T,
-            self._family.log_scales(own).T,
-            select(loadings, own, 1),
-            select(unique, own, 1),
-            len(asked),
+            y.T, location.T, log_scale.T, loadings, unique, len(asked)
         )
         return ScaledMixtures(self._family, own[len(held) :], asked, joint[None], centre, log_width)
 
@@ -407,7 +528,7 @@ class CoupledDensity(LeafDensity):
         own = self._own(asked)
         location, log_scale = (
             part[:, found.component].to(found.mean)  # (n, B, M)
-            for part in (self._family.locations(own), self._family.log_scales(own))
+            for part in self.components(own)[:2]
         )
         out = ScaledMixtures(
             self._family,
@@ -429,11 +550,26 @@ class CoupledDensity(LeafDensity):
         self, given: Evidence, draws: int, generator: torch.Generator | None
     ) -> Tensor:
         """Draw components, then the coupled columns together and the others each, (B, S, D)."""
-        joint = self._values(given).total() + self.couplings.log_weights()
-        components = draw_many(joint, draws, generator)  # (B, S)
-        rows = torch.empty(
-            *components.shape, self.columns, dtype=given.lower.dtype, device=joint.device
-        )
+        found = self.lattices.settle(given)
+        joint = self._values(found.evidence).total() + self.couplings.log_weights()
+        if found.place is None:
+            return self._sample_of(found.evidence, draw_many(joint, draws, generator), generator)
+        # Points of a range are drawn together with the component.
+        joint = joint + found.log_widths().to(joint)[:, None]
+        every = gather_points(joint, found.place, len(given), -torch.inf)  # (B, P, K)
+        chosen = draw_many(every.flatten(1), draws, generator)  # (B, S)
+        counts = torch.bincount(found.place, minlength=len(given))
+        rows = (counts.cumsum(0) - counts)[:, None] + chosen // joint.shape[1]
+        components = (chosen % joint.shape[1]).reshape(-1, 1)
+        drawn = self._sample_of(found.evidence.rows(rows.flatten()), components, generator)
+        return drawn.reshape(len(given), draws, self.columns)
+
+    def _sample_of(
+        self, given: Evidence, components: Tensor, generator: torch.Generator | None
+    ) -> Tensor:
+        """Draw all columns given the components of each draw (B, S), (B, S, D)."""
+        draws = components.shape[1]
+        rows = given.lower.new_empty(*components.shape, self.columns)
         loose, tied = self._split(range(self.columns))
         rows[..., tied] = self._sample_tied(given, components, generator).to(rows.dtype)
         if loose:
@@ -449,22 +585,66 @@ class CoupledDensity(LeafDensity):
         """Draw the coupled columns of each row and draw, (B, S, J)."""
         cells = given.select(self.coupled)
         every = range(len(self.coupled))
-        scored = self._tie(cells)
-        if scored.low is None:
-            parts = (scored.scores, scored.loadings, scored.unique, scored.exact)
-            z = factors.sample(*parts, components, generator)  # (B, S, J)
-        else:
-            z = sample_intervals(scored, components, generator)
-        location, log_scale = self._family.locations(every), self._family.log_scales(every)
-        y = location.T[components] + log_scale.exp().T[components] * z
+        drawn = draw_scores(self._tie(cells), components, generator)
+        location, log_scale, _, unique = self.components(every)
+        spread = log_scale.exp().T[components]  # (B, S, J)
+        y, middle = (location.T[components] + spread * z for z in (drawn.scores, drawn.fitted))
         x = self._family.unscale(y.flatten(0, 1).T, every).to(given.lower.dtype)  # (J, B S)
+        spread = spread * unique[components].sqrt()
         lower, upper = cells.repeat(components.shape[1]).by_column()
+        for c in self.lattices.columns:
+            j = self.coupled.index(c)
+            free = ~drawn.held[..., j].flatten()
+            normal = middle[..., j].flatten()[free], spread[..., j].flatten()[free]
+            table = self.lattices.table(c)
+            x[j, free] = draw_cells(self._family, j, table, x[j, free], normal, generator)
         least = lower.nextafter(torch.full_like(lower, torch.inf))
         x = torch.where(lower.isnan(), x, x.clamp(least, upper))
         x = torch.where(lower == upper, lower, x)
         return x.T.reshape(*components.shape, len(every))
 
-    def _draw_cost(self) -> int:
+    def _draw_cost(self, given: Evidence) -> int:
         columns, width = self.couplings.size
         rank = self.couplings.rank
-        return width + 20 * columns + rank * (rank + columns) + self.leaves.row_cost()
+        cost = width + 20 * columns + rank * (rank + columns) + self.leaves.row_cost()
+        return cost * (1 if len(given) == 1 else self.lattices.points_of(given))
+
+
+def _summed(values: Tensor, given: Settled) -> Tensor:
+    """Return log values (B,) of rows from those of the rows (R,) that stand for them."""
+    values = values + given.log_widths().to(values)
+    return values if given.place is None else sum_points(values, given.place, given.rows)
+
+
+def _of_leaves(found: LeafMixtures, given: Settled) -> LeafMixtures:
+    """Return mixtures for the rows of evidence from those given its points."""
+    widths = given.log_widths().to(found.log_evidence)
+    if given.place is None:
+        found.log_evidence = found.log_evidence + widths[:, None]
+        return found
+    joint = found.log_weights.transpose(0, 1) + (found.log_evidence + widths[:, None])[..., None]
+    summed = sum_points(joint, given.place, given.rows).transpose(0, 1)
+    return LeafMixtures(found.leaves, found.columns, summed)
+
+
+def _of_scale(found: ScaledMixtures, given: Settled) -> ScaledMixtures:
+    """Return mixtures for the rows of evidence from those given its points."""
+    if given.place is None:
+        # The cell of a column itself is no evidence about it.
+        widths = [given.log_widths([c]).to(found.log_evidence) for c in found.columns]
+        found.log_evidence = found.log_evidence + torch.stack(widths, 1)
+        return found
+    total = found.log_evidence + given.log_widths().to(found.log_evidence)[:, None]
+
+    def gathered(part: Tensor, fill: float) -> Tensor:  # (n, R, M) to (n, B, P M)
+        each = gather_points(part.transpose(0, 1), given.place, given.rows, fill)
+        return each.permute(2, 0, 1, 3).flatten(2)
+
+    return ScaledMixtures(
+        found.family,
+        found.own,
+        found.columns,
+        gathered(found.log_weights + total.T[..., None], -torch.inf),
+        gathered(found.centre, 0.0),
+        gathered(found.log_width, 0.0),
+    )

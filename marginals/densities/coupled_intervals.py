@@ -1,4 +1,4 @@
-"""Intervals in coupled columns: their probability, and draws within them."""
+"""Intervals in coupled columns: their probability."""
 
 from dataclasses import dataclass
 from typing import final
@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from marginals.numerics import factors, log_normal_interval
-from marginals.numerics.ghk import sample_box
 from marginals.numerics.normal_boxes import log_box
 
 
@@ -92,7 +91,7 @@ def _log_group(
     """Return the log probabilities (b, K) of rows with at most `most` intervals."""
     at = interval_places(tied, rows, most)
     low, high, gap = (gather_cells(end[rows], at) for end in tied.ends())  # (b, K, c)
-    mean, cholesky = _conditional(
+    mean, cholesky = conditional_of_cells(
         tied.loadings[:, at].transpose(0, 1),  # (b, K, c, r)
         tied.unique[:, at].transpose(0, 1),  # (b, K, c)
         posterior.mean[rows],  # (b, K, r)
@@ -105,7 +104,7 @@ def _log_group(
     return log_normal_interval(low, high, divided(gap, scale))[..., 0]
 
 
-def _conditional(
+def conditional_of_cells(
     loadings: Tensor, unique: Tensor, factor: Tensor, cholesky: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return mean (..., c) and Cholesky factor (..., c, c) of cells, given those of the factors."""
@@ -113,39 +112,6 @@ def _conditional(
     half = torch.linalg.solve_triangular(cholesky, loadings.double().mT, upper=False)
     covariance = half.mT @ half + torch.diag_embed(unique.double())
     return mean, torch.linalg.cholesky(covariance)
-
-
-def sample_intervals(
-    tied: Tied, components: Tensor, generator: torch.Generator | None = None
-) -> Tensor:
-    """Draw the scores of all columns given exact cells and intervals, (B, S, J).
-
-    The intervals come first, exactly (see `numerics.ghk.sample_box` for rows of tiny
-    probability), then all other cells given them.
-    """
-    rows, draws = components.shape
-    index = torch.arange(rows, device=components.device).repeat_interleave(draws)  # (N,)
-    chosen = components.flatten()
-    posterior = factors.posterior_of_factors(tied.scores, tied.loadings, tied.unique, tied.exact)
-    scores, inside = tied.scores[index, chosen], tied.inside()[index]  # (N, J)
-    most = int(tied.counts().max()) if rows else 0
-    if most:
-        at = interval_places(tied, index, most)  # (N, c)
-        mean, cholesky = _conditional(
-            tied.loadings[chosen[:, None], at],
-            tied.unique[chosen[:, None], at],
-            posterior.mean[index, chosen],
-            posterior.cholesky[posterior.index[index], chosen],
-        )
-        low, high, gap = (end[index, chosen].gather(1, at) for end in tied.ends())
-        drawn = sample_box(low, high, mean, cholesky, gap, generator=generator)
-        kept = torch.where(inside.gather(1, at), drawn.to(scores), scores.gather(1, at))
-        scores = scores.scatter(1, at, kept)
-    # One component per row: the scores of the others are not read.
-    wide = scores[:, None].expand(-1, tied.scores.shape[1], -1)
-    known = tied.exact[index] | inside
-    drawn = factors.sample(wide, tied.loadings, tied.unique, known, chosen[:, None], generator)
-    return drawn[:, 0].reshape(rows, draws, scores.shape[1])
 
 
 def gather_cells(values: Tensor, at: Tensor) -> Tensor:
