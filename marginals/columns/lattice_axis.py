@@ -134,7 +134,9 @@ class LatticeAxis(Axis):
             k = np.arange(first, last + 1)
             lower, upper = self._cell(k)
             widths = self._slope(k + 0.5) / self.column.scale
-            return LatticeTable(np.append(lower, upper[-1]), self.to_model(self.bent(k + 0.5)), widths)
+            return LatticeTable(
+                np.append(lower, upper[-1]), self.to_model(self.bent(k + 0.5)), widths
+            )
 
     def between(
         self, low: Floats, high: Floats, low_closed: bool = False, high_closed: bool = True

@@ -7,22 +7,23 @@ import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
-from marginals.densities.coupled_draws import draw_cells, draw_scores
-from marginals.densities.coupled_intervals import Tied, divided, log_intervals
+from marginals.densities.coupled_draws import draw_scores, draw_values
+from marginals.densities.coupled_intervals import Tied, log_intervals, tie
 from marginals.densities.coupled_lattices import (
     Components,
     CoupledLattices,
     Settled,
-    gather_points,
-    sum_points,
 )
 from marginals.densities.coupled_nodes import conditionals_given_ranges, node_cost
 from marginals.densities.coupled_univariates import Interleaved, ScaledMixtures
-from marginals.densities.lattice_univariates import LatticeMixtures
+from marginals.densities.lattice_univariates import (
+    leaf_mixtures_of,
+    on_lattices,
+    scaled_mixtures_of,
+)
 from marginals.densities.tensor_density import LeafDensity, sample_in_batches
 from marginals.densities.univariates import LeafMixtures, Univariates
 from marginals.leaves import Leaves, SharedLeaves
-from marginals.leaves.shared import standardise
 from marginals.numerics import (
     draw_many,
     factors,
@@ -32,7 +33,6 @@ from marginals.numerics import (
     logsumexp,
     select,
     sum_of_others,
-    table_of,
 )
 from marginals.numerics.regression import conditional_of_rows
 from marginals.runtime.backend import QUERY, Backend
@@ -109,14 +109,14 @@ class CoupledDensity(LeafDensity):
         if not self.lattices.hold(evidence):
             return self._contract(evidence, backend)
         parts = self.lattices.batches(evidence, self.rows_at_once())
-        return torch.cat([_summed(self._contract(p.evidence, backend), p) for p in parts])
+        return torch.cat([p.summed(self._contract(p.evidence, backend)) for p in parts])
 
     def settled(self, evidence: Evidence) -> tuple[Evidence, Tensor | None]:
         """Return evidence with points for the cells of lattices, and the log widths (B,)."""
         if not self.lattices.hold(evidence):
             return evidence, None
-        found = self.lattices.settle(evidence)
-        return (evidence, None) if found.place is not None else (found[0], found.log_widths())
+        found = self.lattices.settle(evidence, most=1)
+        return found.evidence, found.log_widths()
 
     def contract_given(
         self, requested: Evidence, given: Evidence, place: Tensor | None
@@ -129,10 +129,9 @@ class CoupledDensity(LeafDensity):
         known, impossible = given.observed().without_impossible()
         if not asked.columns or not known.columns:
             return super().contract_given(requested, given, place)
-        if self.lattices.hold(asked, known):
-            value, log_given = self._sum_given(asked, known, place)
-        else:
-            value, log_given = self._contract_given(asked, known, place)
+        value, log_given = self.lattices.sum_given(
+            asked, known, place, self._contract, self._contract_given, self.rows_at_once()
+        )
         if impossible is not None:
             log_given = log_given.masked_fill(impossible, -torch.inf)
         return value, log_given
@@ -140,49 +139,6 @@ class CoupledDensity(LeafDensity):
     def _contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each row, (B,), of which lattice cells are points."""
         return logsumexp(self._values(evidence, backend).total() + self.couplings.log_weights())
-
-    def _sum_given(
-        self, asked: Evidence, known: Evidence, place: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Return what `contract_given` does, where lattices have cells or ranges.
-
-        Both sides are sums over points: pairs of a requested and a given point are weighed by the
-        share of the given one in its row of evidence.
-        """
-        if place is None:
-            asked = asked.expand(len(known))
-            place = torch.arange(len(known), device=known.lower.device)
-        given = self.lattices.settle(known)
-        size = self.rows_at_once()
-        parts = [self._contract(part) for part in given.evidence.batches(size)]
-        each = torch.cat(parts)
-        each = each + given.log_widths().to(each)
-        if given.place is None:
-            own = torch.arange(len(known), device=each.device)
-            log_given, shares, counts = each, torch.zeros_like(each), torch.ones_like(own)
-        else:
-            log_given = sum_points(each, given.place, len(known))
-            shares = (each - log_given[given.place]).nan_to_num(-torch.inf)
-            counts = torch.bincount(given.place, minlength=len(known))
-        starts = counts.cumsum(0) - counts
-        out, first = [], 0
-        for part in self.lattices.batches(asked, max(1, size // int(counts.max()))):
-            rows = place[first : first + part.rows]
-            first += part.rows
-            own = part.evidence.lower.new_zeros(0).long()
-            own = torch.arange(part.rows, device=rows.device) if part.place is None else part.place
-            pairs = torch.arange(len(own), device=rows.device).repeat_interleave(counts[rows[own]])
-            row = rows[own[pairs]]
-            nth = torch.arange(len(pairs), device=rows.device)
-            ahead = counts[rows[own]]
-            point = starts[row] + nth - (ahead.cumsum(0) - ahead)[pairs]
-            used, back = point.unique(return_inverse=True)
-            asked_rows = part.evidence.rows(pairs)
-            value, _ = self._contract_given(asked_rows, given.evidence.rows(used), back)
-            value = value + shares[point] + part.log_widths()[pairs].to(value)
-            alone = len(pairs) == part.rows
-            out.append(value if alone else sum_points(value, own[pairs], part.rows))
-        return torch.cat(out), log_given
 
     def _contract_given(
         self, asked: Evidence, known: Evidence, place: Tensor | None
@@ -210,17 +166,13 @@ class CoupledDensity(LeafDensity):
         known, impossible = cells.without_impossible()
         asked = tuple(range(self.columns)) if columns is None else tuple(columns)
         self.check_columns(asked)
-        parts: list[Univariates] = []
         found = self.lattices.settle(known)
-        if found.place is None:
-            parts += self._univariates(found, asked)
-        else:
-            # The cell of a column itself is no evidence about it.
-            free = [c for c in asked if c not in known.columns]
-            parts += self._univariates(found, free) if free else []
-            for c in asked:
-                if c in known.columns:
-                    parts += self._univariates(self.lattices.settle(known.without(c)), [c])
+        plain = not found.is_expanded and not self._has_ranges(found.evidence)
+        # The cell of a column itself is no evidence about it.
+        alone = [c for c in asked if c in known.columns and c in self.coupled and not plain]
+        parts = self._univariates(found, [c for c in asked if c not in alone])
+        for c in alone:
+            parts += self._univariates(self.lattices.settle(known.without(c)), [c])
         out = parts[0] if len(parts) == 1 else Interleaved(parts, asked)
         if impossible is not None:
             others = [cells.without(c) for c in asked]
@@ -230,31 +182,16 @@ class CoupledDensity(LeafDensity):
 
     def _univariates(self, given: Settled, asked: Sequence[int]) -> list[Univariates]:
         """Return univariates of columns in parts, given evidence as points."""
-        known, parts = given.evidence, []
+        known = given.evidence
+        parts: list[Univariates] = []
         loose, tied = self._split(asked)
         if loose:
             outside = self._outside(known, loose, self._values(known))
-            parts.append(_of_leaves(LeafMixtures(self.leaves, loose, outside), given))
-        scaled: list[ScaledMixtures] = []
-        if tied and not self._has_ranges(known):
-            scaled.append(self._scaled(known, tied))
-        elif tied:
-            free = [c for c in tied if c not in known.columns]
-            scaled += [self._given_ranges(known, free)] if free else []
-            scaled += [
-                self._given_ranges(known.without(c), [c]) for c in tied if c in known.columns
-            ]
-        for part in scaled:
-            parts += self._on_lattices(_of_scale(part, given))
+            parts.append(leaf_mixtures_of(LeafMixtures(self.leaves, loose, outside), given))
+        if tied:
+            found = scaled_mixtures_of(self._given_ranges(known, tied), given)
+            parts += on_lattices(found, self.lattices)
         return parts
-
-    def _on_lattices(self, part: ScaledMixtures) -> list[Univariates]:
-        """Return the lattice columns apart from the others."""
-        places = {c: i for i, c in enumerate(part.columns) if c in self.lattices.columns}
-        smooth = [i for i in range(len(part.columns)) if i not in places.values()]
-        out: list[Univariates] = [part.some(smooth)] if smooth else []
-        tables = {c: self.lattices.table(c) for c in places}
-        return out + [LatticeMixtures(part.some([i]), tables[c]) for c, i in places.items()]
 
     def sample_rows(
         self, given: Evidence, draws: int, generator: torch.Generator | None = None
@@ -270,11 +207,12 @@ class CoupledDensity(LeafDensity):
         columns, width = self.couplings.size
         rank = self.couplings.rank
         side = columns if factors.has_small_columns(columns, rank) else rank
-        nodes = given is not None and self._has_ranges(given)
-        own = node_cost(columns) if nodes else 0
-        if given is not None:
-            own += (self.lattices.points_of(given) - 1) * width * 8 * columns
-        return self.leaves.row_cost() + width * (8 * columns + 4 * side * side) + own
+        cost = self.leaves.row_cost() + width * (8 * columns + 4 * side * side)
+        if given is None:
+            return cost
+        smooth = [c for c in given.columns if c not in self.lattices.columns]
+        nodes = node_cost(columns) if self._has_ranges(given.select(smooth)) else 0
+        return (cost + nodes) * self.lattices.points_of(given)
 
     def config(self) -> dict[str, Any]:
         """Return the configuration that rebuilds the model, as JSON."""
@@ -363,41 +301,8 @@ class CoupledDensity(LeafDensity):
 
     def _tie(self, cells: Evidence) -> Tied:
         """Bring coupled cells onto the scale of their components' scores."""
-        own, family = self._own(cells.columns), self._family
-        lower, upper = cells.by_column()
-        exact = lower == upper  # (n, B)
-        y, log_slope = family.scale(torch.where(exact, upper, torch.nan), own)
-        location, log_scale, loadings, unique = self.components(own)  # (n, K), (K, n)
-        z = standardise(y[..., None], location[:, None], log_scale.exp()[:, None])  # (n, B, K)
-        slope = torch.where(exact, log_slope, 0.0).sum(0)[:, None]
-        widths = exact.T.to(log_scale.dtype) @ log_scale
-        low = high = gap = None
-        if cells.has_intervals:
-            inside = (lower < upper) & ~((lower == -torch.inf) & (upper == torch.inf))
-            ends = family.learned.ends(
-                torch.where(inside, lower, -torch.inf), torch.where(inside, upper, torch.inf), own
-            )
-            spread = log_scale.exp()[:, None]
-            low, high = (
-                standardise(end[..., None], location[:, None], spread).permute(1, 2, 0)
-                for end in ends[:2]
-            )
-            # A finite end may overflow, but (inf, inf] would be no interval at all.
-            limits = torch.finfo(low.dtype)
-            low, high = low.clamp(max=limits.max), high.clamp(min=limits.min)
-            gap = divided(ends[2][..., None], spread).permute(1, 2, 0)
-        places = [[cells.columns.index(c) for c in known] for known in cells.patterns]
-        return Tied(
-            scores=z.permute(1, 2, 0),
-            log_slope=slope - widths,
-            loadings=loadings,
-            unique=unique,
-            exact=exact[:, :1].T if cells.complete else exact.T,  # one pattern for all rows
-            low=low,
-            high=high,
-            gap=gap,
-            patterns=table_of(places, len(own), exact.device) if places else None,
-        )
+        own = self._own(cells.columns)
+        return tie(self._family, own, self.components(own), cells)
 
     def _log_exact(self, tied: Tied, host_free: bool = False) -> Tensor:
         """Return the log density of the exact coupled cells under each component, (B, K)."""
@@ -518,7 +423,7 @@ class CoupledDensity(LeafDensity):
         return bool(((low < high) & ~((low == -torch.inf) & (high == torch.inf))).any())
 
     def _given_ranges(self, known: Evidence, asked: Sequence[int]) -> ScaledMixtures:
-        """Return univariates of coupled columns without evidence, given ranges in others."""
+        """Return univariates of coupled columns; given ranges, of columns without evidence."""
         if not self._has_ranges(known):
             return self._scaled(known, asked)
         log_weights = self._values(known).total() + self.couplings.log_weights()  # (B, K)
@@ -552,13 +457,12 @@ class CoupledDensity(LeafDensity):
         """Draw components, then the coupled columns together and the others each, (B, S, D)."""
         found = self.lattices.settle(given)
         joint = self._values(found.evidence).total() + self.couplings.log_weights()
-        if found.place is None:
+        if not found.is_expanded:
             return self._sample_of(found.evidence, draw_many(joint, draws, generator), generator)
         # Points of a range are drawn together with the component.
-        joint = joint + found.log_widths().to(joint)[:, None]
-        every = gather_points(joint, found.place, len(given), -torch.inf)  # (B, P, K)
-        chosen = draw_many(every.flatten(1), draws, generator)  # (B, S)
-        counts = torch.bincount(found.place, minlength=len(given))
+        every = found.gathered(joint + found.log_widths().to(joint)[:, None], -torch.inf)
+        chosen = draw_many(every.flatten(1), draws, generator)  # (B, S) of (B, P K)
+        counts = found.counts()
         rows = (counts.cumsum(0) - counts)[:, None] + chosen // joint.shape[1]
         components = (chosen % joint.shape[1]).reshape(-1, 1)
         drawn = self._sample_of(found.evidence.rows(rows.flatten()), components, generator)
@@ -571,80 +475,21 @@ class CoupledDensity(LeafDensity):
         draws = components.shape[1]
         rows = given.lower.new_empty(*components.shape, self.columns)
         loose, tied = self._split(range(self.columns))
-        rows[..., tied] = self._sample_tied(given, components, generator).to(rows.dtype)
+        cells, parts = given.select(self.coupled), self.components(range(len(self.coupled)))
+        scored = tie(self._family, range(len(self.coupled)), parts, cells)
+        drawn = draw_scores(scored, components, generator)
+        rows[..., tied] = draw_values(
+            drawn, components, self._family, parts, self.lattices, cells, generator
+        ).to(rows.dtype)
         if loose:
             chosen = components.flatten().expand(len(loose), -1)
             cells = given.select(loose).repeat(draws)
-            drawn = self.leaves.sample(chosen, cells, generator)  # (n, B S)
-            rows[..., loose] = drawn.T.reshape(*components.shape, len(loose)).to(rows.dtype)
+            values = self.leaves.sample(chosen, cells, generator)  # (n, B S)
+            rows[..., loose] = values.T.reshape(*components.shape, len(loose)).to(rows.dtype)
         return rows
-
-    def _sample_tied(
-        self, given: Evidence, components: Tensor, generator: torch.Generator | None
-    ) -> Tensor:
-        """Draw the coupled columns of each row and draw, (B, S, J)."""
-        cells = given.select(self.coupled)
-        every = range(len(self.coupled))
-        drawn = draw_scores(self._tie(cells), components, generator)
-        location, log_scale, _, unique = self.components(every)
-        spread = log_scale.exp().T[components]  # (B, S, J)
-        y, middle = (location.T[components] + spread * z for z in (drawn.scores, drawn.fitted))
-        x = self._family.unscale(y.flatten(0, 1).T, every).to(given.lower.dtype)  # (J, B S)
-        spread = spread * unique[components].sqrt()
-        lower, upper = cells.repeat(components.shape[1]).by_column()
-        for c in self.lattices.columns:
-            j = self.coupled.index(c)
-            free = ~drawn.held[..., j].flatten()
-            normal = middle[..., j].flatten()[free], spread[..., j].flatten()[free]
-            table = self.lattices.table(c)
-            x[j, free] = draw_cells(self._family, j, table, x[j, free], normal, generator)
-        least = lower.nextafter(torch.full_like(lower, torch.inf))
-        x = torch.where(lower.isnan(), x, x.clamp(least, upper))
-        x = torch.where(lower == upper, lower, x)
-        return x.T.reshape(*components.shape, len(every))
 
     def _draw_cost(self, given: Evidence) -> int:
         columns, width = self.couplings.size
         rank = self.couplings.rank
         cost = width + 20 * columns + rank * (rank + columns) + self.leaves.row_cost()
         return cost * (1 if len(given) == 1 else self.lattices.points_of(given))
-
-
-def _summed(values: Tensor, given: Settled) -> Tensor:
-    """Return log values (B,) of rows from those of the rows (R,) that stand for them."""
-    values = values + given.log_widths().to(values)
-    return values if given.place is None else sum_points(values, given.place, given.rows)
-
-
-def _of_leaves(found: LeafMixtures, given: Settled) -> LeafMixtures:
-    """Return mixtures for the rows of evidence from those given its points."""
-    widths = given.log_widths().to(found.log_evidence)
-    if given.place is None:
-        found.log_evidence = found.log_evidence + widths[:, None]
-        return found
-    joint = found.log_weights.transpose(0, 1) + (found.log_evidence + widths[:, None])[..., None]
-    summed = sum_points(joint, given.place, given.rows).transpose(0, 1)
-    return LeafMixtures(found.leaves, found.columns, summed)
-
-
-def _of_scale(found: ScaledMixtures, given: Settled) -> ScaledMixtures:
-    """Return mixtures for the rows of evidence from those given its points."""
-    if given.place is None:
-        # The cell of a column itself is no evidence about it.
-        widths = [given.log_widths([c]).to(found.log_evidence) for c in found.columns]
-        found.log_evidence = found.log_evidence + torch.stack(widths, 1)
-        return found
-    total = found.log_evidence + given.log_widths().to(found.log_evidence)[:, None]
-
-    def gathered(part: Tensor, fill: float) -> Tensor:  # (n, R, M) to (n, B, P M)
-        each = gather_points(part.transpose(0, 1), given.place, given.rows, fill)
-        return each.permute(2, 0, 1, 3).flatten(2)
-
-    return ScaledMixtures(
-        found.family,
-        found.own,
-        found.columns,
-        gathered(found.log_weights + total.T[..., None], -torch.inf),
-        gathered(found.centre, 0.0),
-        gathered(found.log_width, 0.0),
-    )

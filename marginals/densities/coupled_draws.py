@@ -5,7 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from marginals.cells.evidence import Evidence
 from marginals.densities.coupled_intervals import Tied, conditional_of_cells, interval_places
+from marginals.densities.coupled_lattices import Components, CoupledLattices
 from marginals.leaves import SharedLeaves
 from marginals.numerics import factors, log_normal_density, normal_cdf
 from marginals.numerics.ghk import sample_box
@@ -62,12 +64,50 @@ def draw_scores(tied: Tied, components: Tensor, generator: torch.Generator | Non
     wide = scores[:, None].expand(-1, tied.scores.shape[1], -1)
     known = tied.exact[index] | inside
     parts = (wide, tied.loadings, tied.unique, known)
-    both = factors.sample_with_means(*parts, chosen[:, None], generator)
+    drawn, fitted = factors.sample_with_means(*parts, chosen[:, None], generator)
     shape = (rows, draws, scores.shape[1])
-    return Drawn(*(part[:, 0].reshape(shape) for part in both), known.reshape(shape))
+    return Drawn(drawn.reshape(shape), fitted.reshape(shape), known.reshape(shape))
 
 
-def draw_cells(
+def draw_values(
+    drawn: Drawn,
+    chosen: Tensor,
+    family: SharedLeaves,
+    parts: Components,
+    lattices: CoupledLattices,
+    cells: Evidence,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Turn drawn scores into values of the coupled columns, (B, S, J).
+
+    Args:
+        drawn: the scores.
+        chosen: the component of each draw, (B, S).
+        family: the leaves, whose learned scales are used.
+        parts: all components.
+        lattices: of the columns whose draws are points of cells.
+        cells: evidence about all coupled columns, which the draws respect to the last digit.
+        generator: source of the draws.
+    """
+    every = range(drawn.scores.shape[-1])
+    spread = parts.log_scale.exp().T[chosen]  # (B, S, J)
+    location = parts.location.T[chosen]
+    y, middle = (location + spread * z for z in (drawn.scores, drawn.fitted))
+    x = family.unscale(y.flatten(0, 1).T, every).to(cells.lower.dtype)  # (J, B S)
+    spread = spread * parts.unique[chosen].sqrt()
+    for column in lattices.columns:
+        j = cells.columns.index(column)
+        free = ~drawn.held[..., j].flatten()
+        normal = middle[..., j].flatten()[free], spread[..., j].flatten()[free]
+        x[j, free] = _draw_cells(family, j, lattices.table(column), x[j, free], normal, generator)
+    lower, upper = cells.repeat(chosen.shape[1]).by_column()
+    least = lower.nextafter(torch.full_like(lower, torch.inf))
+    x = torch.where(lower.isnan(), x, x.clamp(least, upper))
+    x = torch.where(lower == upper, lower, x)
+    return x.T.reshape(*chosen.shape, len(every))
+
+
+def _draw_cells(
     family: SharedLeaves,
     own: int,
     table: tuple[Tensor, Tensor, Tensor],

@@ -1,12 +1,17 @@
-"""Intervals in coupled columns: their probability."""
+"""Coupled cells as scores, and the probability of the intervals among them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
 import torch
 from torch import Tensor
 
-from marginals.numerics import factors, log_normal_interval
+from marginals.cells.evidence import Evidence
+from marginals.densities.coupled_lattices import Components
+from marginals.leaves import SharedLeaves
+from marginals.leaves.shared import standardise
+from marginals.numerics import factors, log_normal_interval, table_of
 from marginals.numerics.normal_boxes import log_box
 
 
@@ -50,6 +55,51 @@ class Tied:
         """Return which cells are intervals, (B, J)."""
         low, high, _ = self.ends()
         return ~((low[:, 0] == -torch.inf) & (high[:, 0] == torch.inf))
+
+
+def tie(family: SharedLeaves, own: Sequence[int], parts: Components, cells: Evidence) -> Tied:
+    """Bring coupled cells onto the scale of their components' scores.
+
+    Args:
+        family: the leaves, whose learned scales are used.
+        own: the columns' positions in the family.
+        parts: the components of these columns.
+        cells: the evidence about them.
+    """
+    lower, upper = cells.by_column()
+    exact = lower == upper  # (n, B)
+    y, log_slope = family.scale(torch.where(exact, upper, torch.nan), own)
+    location, log_scale = parts.location, parts.log_scale  # (n, K)
+    spread = log_scale.exp()[:, None]
+    z = standardise(y[..., None], location[:, None], spread)  # (n, B, K)
+    slope = torch.where(exact, log_slope, 0.0).sum(0)[:, None]
+    widths = exact.T.to(log_scale.dtype) @ log_scale
+    low = high = gap = None
+    if cells.has_intervals:
+        inside = (lower < upper) & ~((lower == -torch.inf) & (upper == torch.inf))
+        ends = family.learned.ends(
+            torch.where(inside, lower, -torch.inf), torch.where(inside, upper, torch.inf), own
+        )
+        low, high = (
+            standardise(end[..., None], location[:, None], spread).permute(1, 2, 0)
+            for end in ends[:2]
+        )
+        # A finite end may overflow, but (inf, inf] would be no interval at all.
+        limits = torch.finfo(low.dtype)
+        low, high = low.clamp(max=limits.max), high.clamp(min=limits.min)
+        gap = divided(ends[2][..., None], spread).permute(1, 2, 0)
+    places = [[cells.columns.index(c) for c in known] for known in cells.patterns]
+    return Tied(
+        scores=z.permute(1, 2, 0),
+        log_slope=slope - widths,
+        loadings=parts.loadings,
+        unique=parts.unique,
+        exact=exact[:, :1].T if cells.complete else exact.T,  # one pattern for all rows
+        low=low,
+        high=high,
+        gap=gap,
+        patterns=table_of(places, len(own), exact.device) if places else None,
+    )
 
 
 def log_intervals(tied: Tied, log_weights: Tensor | None = None) -> Tensor:

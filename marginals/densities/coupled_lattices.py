@@ -1,4 +1,4 @@
-r"""Lattice columns inside copula components: the mass of a cell is a density times the cell's width.
+r"""Lattice columns in copula components: the mass of a cell is a density times the cell's width.
 
 Summed over the lattice, a density of deviation s steps equals its integral up to
 :math:`2 \exp(-2 \pi^2 s^2)`, by Poisson summation. Each lattice column therefore has, in each
@@ -7,7 +7,7 @@ Joint densities, marginals and conditionals of cells are then closed forms, with
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, final
 
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from marginals.cells.evidence import Evidence
 from marginals.cells.lattice_table import LatticeTable
 from marginals.leaves import SharedLeaves
-from marginals.numerics import logsumexp
 
 # The least deviation of a lattice column given all others, in steps; see the module.
 LEAST_STEPS = 0.8
@@ -58,16 +57,41 @@ class Settled(NamedTuple):
     """
 
     evidence: Evidence  # R rows
-    log_width: Tensor | None  # (R, n), of the cells behind the points; None if there are none
-    place: Tensor | None  # (R,), rising: the row that each stands for; None for R = B
-    rows: int  # B
+    log_width: Tensor  # (R, n), of the cells behind the points, else 0
+    place: Tensor  # (R,), rising: the row that each stands for
+    rows: int  # B, the number of rows
 
-    def log_widths(self, rest: Sequence[int] = ()) -> Tensor:
-        """Return the log widths of each row's cells together, (R,), without some columns."""
-        if self.log_width is None:
-            return self.evidence.lower.new_zeros(len(self.evidence))
-        kept = [i for i, c in enumerate(self.evidence.columns) if c not in rest]
+    @property
+    def is_expanded(self) -> bool:
+        """Whether some row has become several."""
+        return len(self.evidence) != self.rows
+
+    def log_widths(self, without: int | None = None) -> Tensor:
+        """Return the log widths of each row's cells together, (R,), without one column."""
+        kept = [i for i, c in enumerate(self.evidence.columns) if c != without]
         return self.log_width[:, kept].sum(1)
+
+    def counts(self) -> Tensor:
+        """Return the number of rows that stand for each row, (B,)."""
+        return torch.bincount(self.place, minlength=self.rows)
+
+    def summed(self, values: Tensor) -> Tensor:
+        """Return log values (B, ...) of rows from those of the rows (R, ...) that stand for them.
+
+        The widths are counted here.
+        """
+        widths = self.log_widths().to(values)
+        return _sum_points(
+            values + widths.view(-1, *[1] * (values.ndim - 1)), self.place, self.rows
+        )
+
+    def gathered(self, values: Tensor, fill: float) -> Tensor:
+        """Return values (R, ...) by row, (B, P, ...), filled up where a row has fewer than P."""
+        counts = self.counts()
+        first = counts.cumsum(0) - counts
+        which = torch.arange(len(self.place), device=first.device) - first[self.place]
+        out = values.new_full((self.rows, int(counts.max()), *values.shape[1:]), fill)
+        return out.index_put((self.place, which), values)
 
 
 @final
@@ -150,12 +174,16 @@ class CoupledLattices(nn.Module):
 
     # Evidence ---------------------------------------------------------------------------------
 
-    def settle(self, evidence: Evidence) -> Settled:
-        """Replace the cells and ranges of lattices by their points."""
+    def settle(self, evidence: Evidence, most: int = _MOST_POINTS) -> Settled:
+        """Replace the cells and ranges of lattices by their points, at most so many for a row.
+
+        Ranges with more points stay as they are.
+        """
         columns = [c for c in self.columns if c in evidence.intervals]
         if not columns:
-            return Settled(evidence, None, None, len(evidence))
-        out = _Expansion(evidence)
+            place = torch.arange(len(evidence), device=evidence.lower.device)
+            return Settled(evidence, torch.zeros_like(evidence.lower), place, len(evidence))
+        out = _Expansion(evidence, most)
         spans = {c: self._spans(evidence, c) for c in columns}
         # Columns with few points come first, so that most of them are expanded.
         for c in sorted(columns, key=lambda c: float(spans[c].options.double().mean())):
@@ -170,6 +198,45 @@ class CoupledLattices(nn.Module):
         """Settle batches of rows, which become about `size` rows each."""
         for part in evidence.batches(max(1, size // self.points_of(evidence))):
             yield self.settle(part)
+
+    def sum_given(
+        self,
+        asked: Evidence,
+        known: Evidence,
+        place: Tensor | None,
+        contract: Callable[[Evidence], Tensor],
+        contract_given: Callable[[Evidence, Evidence, Tensor | None], tuple[Tensor, Tensor]],
+        size: int,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the log values of requested rows given evidence, and of the evidence.
+
+        Both sides are sums over points: pairs of a requested and a given point are weighed by the
+        share of the given one in its row of evidence.
+
+        Args:
+            asked, known, place: as for `Density.contract_given`.
+            contract: returns the log values of rows without cells of lattices.
+            contract_given: returns those of requested rows given others.
+            size: the number of rows to hold at once.
+        """
+        if not self.hold(asked, known):
+            return contract_given(asked, known, place)
+        if place is None:
+            asked = asked.expand(len(known))
+            place = torch.arange(len(known), device=known.lower.device)
+        given = self.settle(known)
+        each = torch.cat([contract(part) for part in given.evidence.batches(size)])
+        log_given = given.summed(each)
+        shares = each + given.log_widths().to(each) - log_given[given.place]
+        out, first = [], 0
+        for part in self.batches(asked, max(1, size // int(given.counts().max()))):
+            mine, theirs = _pairs(part, given, place[first : first + part.rows])
+            first += part.rows
+            used, back = theirs.unique(return_inverse=True)
+            value, _ = contract_given(part.evidence.rows(mine), given.evidence.rows(used), back)
+            value = value + shares[theirs] + part.log_widths().to(value)[mine]
+            out.append(_sum_points(value, part.place[mine], part.rows))
+        return torch.cat(out), log_given
 
     def points_of(self, evidence: Evidence) -> int:
         """Return the largest number of rows that one row of evidence becomes."""
@@ -194,7 +261,7 @@ class _Spans(NamedTuple):
     start: Tensor  # the lower end in cells, such as 2.5
     end: Tensor  # the upper end
     first: Tensor  # the first cell
-    count: Tensor  # the number of cells
+    cells: Tensor  # the number of cells
     below: Tensor  # whether the range begins below the table
     above: Tensor  # whether it ends above the table
 
@@ -213,14 +280,14 @@ class _Spans(NamedTuple):
     @property
     def options(self) -> Tensor:
         """The number of parts of each range, 1 for other cells, (B,)."""
-        return (self.count + self.below + self.above).clamp_min(1)
+        return (self.cells + self.below + self.above).clamp_min(1)
 
 
 class _Expansion:
     """Rows of evidence, of which ranges are replaced by their points one column at a time."""
 
-    def __init__(self, evidence: Evidence) -> None:
-        self.rows = len(evidence)
+    def __init__(self, evidence: Evidence, most: int) -> None:
+        self.rows, self.most = len(evidence), most
         self.evidence = evidence
         self.log_width = torch.zeros_like(evidence.lower)
         self.place = torch.arange(self.rows, device=evidence.lower.device)
@@ -230,7 +297,7 @@ class _Expansion:
         self, column: int, spans: _Spans, ends: Tensor, points: Tensor, log_widths: Tensor
     ) -> None:
         """Replace the ranges of a column, where the rows do not become too many."""
-        parts = torch.where(self.total * spans.options <= _MOST_POINTS, spans.options, 1)
+        parts = torch.where(self.total * spans.options <= self.most, spans.options, 1)
         whole = (parts < spans.options)[self.place]  # too many points: the range stays
         self.total = self.total * parts
         counts = parts[self.place]  # (R,)
@@ -242,7 +309,7 @@ class _Expansion:
         lower, upper = (
             side[source, position] for side in (self.evidence.lower, self.evidence.upper)
         )
-        count, below, above = (s[origin] for s in (spans.count, spans.below, spans.above))
+        count, below, above = (s[origin] for s in (spans.cells, spans.below, spans.above))
         cell = (spans.first[origin] + which - below.long()).clamp(0, len(points) - 1)
         ranged = (count > 0) | below | above
         under = below & (which == 0)
@@ -273,22 +340,33 @@ class _Expansion:
         if not known.intervals:
             complete = not known.sets and not bool(known.lower.isnan().any())
             known = replace(known, upper=known.lower, complete=complete)
-        same = len(known) == self.rows
-        return Settled(known, self.log_width, None if same else self.place, self.rows)
+        return Settled(known, self.log_width, self.place, self.rows)
 
 
-def sum_points(values: Tensor, place: Tensor, rows: int) -> Tensor:
-    """Return the log sums (B, ...) of log values (R, ...) of the rows that stand for each row."""
-    return logsumexp(gather_points(values, place, rows, -torch.inf), 1)
+def _sum_points(values: Tensor, place: Tensor, rows: int) -> Tensor:
+    """Return the log sums (B, ...) of log values (R, ...) that stand for the rows at `place`."""
+    if len(values) == rows:
+        return values
+    index = place.view(-1, *[1] * (values.ndim - 1)).expand_as(values)
+    empty = values.new_full((rows, *values.shape[1:]), -torch.inf)
+    peak = empty.scatter_reduce(0, index, values.detach(), "amax").nan_to_num(neginf=0.0)
+    terms = (values - peak[place]).exp()
+    return torch.zeros_like(peak).index_add(0, place, terms).log() + peak
 
 
-def gather_points(values: Tensor, place: Tensor, rows: int, fill: float) -> Tensor:
-    """Return values (R, ...) of the rows that stand for each row, (B, P, ...), and a filling."""
-    counts = torch.bincount(place, minlength=rows)
-    which = torch.arange(len(place), device=place.device) - (counts.cumsum(0) - counts)[place]
-    most = int(counts.max()) if rows else 0
-    out = values.new_full((rows, most, *values.shape[1:]), fill)
-    return out.index_put((place, which), values)
+def _pairs(asked: Settled, given: Settled, row: Tensor) -> tuple[Tensor, Tensor]:
+    """Return all pairs of a requested and a given point, as two indices (P,).
+
+    Args:
+        asked, given: points of requested and given rows.
+        row: the given row that belongs to each requested row.
+    """
+    counts = given.counts()
+    own = row[asked.place]
+    many = counts[own]
+    first = torch.arange(len(own), device=own.device).repeat_interleave(many)
+    nth = torch.arange(len(first), device=own.device) - (many.cumsum(0) - many)[first]
+    return first, (counts.cumsum(0) - counts)[own[first]] + nth
 
 
 def _cells_at(x: Tensor, ends: Tensor) -> Tensor:

@@ -7,8 +7,14 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from marginals.densities.coupled_lattices import CoupledLattices, Settled
 from marginals.densities.coupled_univariates import ScaledMixtures
-from marginals.densities.univariates import Univariates, columns_first, columns_last
+from marginals.densities.univariates import (
+    LeafMixtures,
+    Univariates,
+    columns_first,
+    columns_last,
+)
 from marginals.leaves import LeafEvaluation
 from marginals.leaves.shared import standardise
 from marginals.numerics import log1mexp, log_normal_density, logsumexp
@@ -70,29 +76,41 @@ class LatticeMixtures(Univariates):
 
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
+        log_cdf, log_sf = self._log_tails(x)
+        density = self.smooth.logpdf(x) - self.masses.total[:, None]
+        return LeafEvaluation(log_cdf, log_sf, density)
+
+    def logcdf(self, x: Tensor) -> Tensor:
+        """Return the log CDF at `x` (..., B, n)."""
+        return self._log_tails(x)[0]
+
+    def logsf(self, x: Tensor) -> Tensor:
+        """Return the log survival function at `x` (..., B, n)."""
+        return self._log_tails(x)[1]
+
+    def _log_tails(self, x: Tensor) -> tuple[Tensor, Tensor]:
         cells, shape = columns_first(x, self.log_evidence.shape)  # (1, Q, B)
         at, masses = cells[0].T, self.masses  # (B, Q)
         place, share = self._place(at)
         mass = masses.cells.gather(1, place)
         below = torch.logaddexp(masses.below.gather(1, place), mass + share.log())
         above = torch.logaddexp(masses.above.gather(1, place + 1), mass + torch.log1p(-share))
-        smooth = self.smooth.evaluate(cells.movedim(0, -1))
-        low, high, density = (
-            part[..., 0].T - masses.total[:, None]
-            for part in (smooth.log_cdf, smooth.log_sf, smooth.log_density)
-        )
         before, after = at < self.table[0][0], at > self.table[0][-1]
-        first, last = masses.below[:, :1], masses.above[:, -1:]
-        # Beyond the table: up to its first end, and everything above that end.
-        rest = torch.logaddexp(masses.above[:, :1], first + log1mexp((low - first).clamp_max(0.0)))
-        more = torch.logaddexp(masses.below[:, -1:], last + log1mexp((high - last).clamp_max(0.0)))
-        below = torch.where(before, low, torch.where(after, more, below))
-        above = torch.where(before, rest, torch.where(after, high, above))
-        log_cdf, log_sf, log_density = (
-            columns_last(part.clamp_max(0.0).T[None] if i < 2 else part.T[None], shape)
-            for i, part in enumerate((below, above, density))
-        )
-        return LeafEvaluation(log_cdf, log_sf, log_density)
+        if bool((before | after).any()):
+            smooth = self.smooth.evaluate(cells.movedim(0, -1))
+            low, high = (
+                part[..., 0].T - masses.total[:, None] for part in (smooth.log_cdf, smooth.log_sf)
+            )
+            first, last = masses.below[:, :1], masses.above[:, -1:]
+            # Below the table: what is left up to its first end, and everything above that end.
+            rest = first + log1mexp((low - first).clamp_max(0.0))
+            more = last + log1mexp((high - last).clamp_max(0.0))
+            rest = torch.logaddexp(masses.above[:, :1], rest)
+            more = torch.logaddexp(masses.below[:, -1:], more)
+            below = torch.where(before, low, torch.where(after, more, below))
+            above = torch.where(before, rest, torch.where(after, high, above))
+        below, above = (columns_last(p.clamp_max(0.0).T[None], shape) for p in (below, above))
+        return below, above
 
     def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return quantiles for log u and log(1 - u), (..., B, n)."""
@@ -101,8 +119,8 @@ class LatticeMixtures(Univariates):
         masses = self.masses
         u, rest = low[0].T.double(), high[0].T.double()  # (B, Q)
         below, above = masses.below.double().contiguous(), masses.above.double()
-        # The first cell whose CDF reaches u; above the median, where the rest is no more than 1 - u.
-        # Levels a rounding error past an end are that end, as for categories.
+        # The first cell whose CDF reaches u or, above the median, beyond which at most 1 - u is
+        # left. Levels a rounding error past an end are that end, as for categories.
         error = 8 * torch.finfo(masses.below.dtype).eps
         up = torch.searchsorted(below[:, 1:].contiguous(), u - error)
         down = torch.searchsorted(-above[:, 1:].contiguous(), -rest - error)
@@ -146,3 +164,39 @@ class LatticeMixtures(Univariates):
         place = (torch.searchsorted(ends, x.contiguous()) - 1).clamp(0, len(ends) - 2)
         share = (x - ends[place]) / (ends[place + 1] - ends[place])
         return place, share.clamp(0.0, 1.0)
+
+
+def on_lattices(found: ScaledMixtures, lattices: CoupledLattices) -> list[Univariates]:
+    """Return the lattice columns in their own parts, the others in one."""
+    places = {c: i for i, c in enumerate(found.columns) if c in lattices.columns}
+    rest = [i for i, c in enumerate(found.columns) if c not in places]
+    smooth: list[Univariates] = [found.some(rest)] if rest else []
+    return smooth + [LatticeMixtures(found.some([i]), lattices.table(c)) for c, i in places.items()]
+
+
+def leaf_mixtures_of(found: LeafMixtures, given: Settled) -> LeafMixtures:
+    """Return mixtures for the rows of evidence from those given its points."""
+    joint = found.log_weights.transpose(0, 1) + found.log_evidence[..., None]  # (R, n, M)
+    return LeafMixtures(found.leaves, found.columns, given.summed(joint).transpose(0, 1))
+
+
+def scaled_mixtures_of(found: ScaledMixtures, given: Settled) -> ScaledMixtures:
+    """Return mixtures for the rows of evidence from those given its points."""
+    if not given.is_expanded:
+        # The cell of a column itself is no evidence about it.
+        widths = [given.log_widths(c).to(found.log_evidence) for c in found.columns]
+        found.log_evidence = found.log_evidence + torch.stack(widths, 1)
+        return found
+    total = found.log_evidence + given.log_widths().to(found.log_evidence)[:, None]
+
+    def gathered(part: Tensor, fill: float) -> Tensor:  # (n, R, M) to (n, B, P M)
+        return given.gathered(part.transpose(0, 1), fill).permute(2, 0, 1, 3).flatten(2)
+
+    return ScaledMixtures(
+        found.family,
+        found.own,
+        found.columns,
+        gathered(found.log_weights + total.T[..., None], -torch.inf),
+        gathered(found.centre, 0.0),
+        gathered(found.log_width, 0.0),
+    )

@@ -122,7 +122,7 @@ def _log_heights(parts: Univariates, points: Tensor, line: Axis) -> Tensor:
     with quiet():
         cells = line.rounded(_numbers(line, points).reshape(-1).numpy())
     ends = (torch.from_numpy(end).reshape(points.shape).to(at) for end in cells)
-    below, up_to = (parts.evaluate(end[..., None]).log_cdf[..., 0].exp() for end in ends)
+    below, up_to = (parts.cdf(end[..., None])[..., 0] for end in ends)
     return up_to - below
 
 
@@ -138,7 +138,7 @@ def _lattice_moments(parts: Univariates, line: LatticeAxis) -> tuple[Tensor, Ten
     with quiet():
         cells = line.rounded(values)
     bounds = (torch.from_numpy(end)[:, None, None] for end in cells)
-    below, up_to = (parts.evaluate(end.to(parts.log_evidence)).log_cdf.exp() for end in bounds)
+    below, up_to = (parts.cdf(end.to(parts.log_evidence)) for end in bounds)
     mass = (up_to - below)[..., 0].double().cpu()  # (values, B)
     mass = mass / mass.sum(0)
     numbers = torch.from_numpy(values)[:, None]

@@ -132,9 +132,7 @@ def moved(batch: Rows, noise: Noise, change: Tensor) -> Rows:
     upper = lower
     if known.has_intervals:
         upper = torch.where(known.lower == known.upper, lower, known.upper)
-    return dataclasses.replace(
-        batch, evidence=dataclasses.replace(known, lower=lower, upper=upper)
-    )
+    return dataclasses.replace(batch, evidence=dataclasses.replace(known, lower=lower, upper=upper))
 
 
 def make_noise(
