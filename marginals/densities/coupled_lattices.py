@@ -321,8 +321,8 @@ class _Expansion:
         )
         width = log_widths[cell] + share.clamp(0.0, 1.0).log().to(log_widths)
         at = points[cell].to(lower)
-        low = torch.where(exact, at, torch.where(over & ~whole, ends[-1].to(lower), lower))
-        high = torch.where(exact, at, torch.where(under & ~whole, ends[0].to(upper), upper))
+        low = torch.where(exact, at, torch.where(over & ~whole, lower.clamp(min=ends[-1]), lower))
+        high = torch.where(exact, at, torch.where(under & ~whole, upper.clamp(max=ends[0]), upper))
         self.place = origin
         self.log_width = self.log_width[source]
         self.log_width[:, position] = torch.where(exact, width, 0.0).to(self.log_width)

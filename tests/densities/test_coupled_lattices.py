@@ -189,6 +189,17 @@ def test_many_ranges_fall_back_to_a_box() -> None:
     assert_close(model.log_value(wide), near, rtol=0, atol=5e-3)
 
 
+def test_cells_beyond_the_table() -> None:
+    model = lattice_model(2, sharp=False)
+    model.lattices.counts = (8, 8)  # 40 to 32 steps below zero
+    edge = float(ends()[8])
+    for low, high in ((edge, edge + STEP), (edge - STEP, edge + STEP), (-29.0, edge + 2 * STEP)):
+        with torch.no_grad():
+            parts = [(None, low), (low, high), (high, None)]
+            mass = sum(float(model.log_value({0: part}).exp()) for part in parts)
+        assert mass == pytest.approx(1, abs=1e-6)
+
+
 def data(rows: int = 60) -> tuple[Evidence, Tensor]:
     torch.manual_seed(0)
     x = 3 * torch.randn(rows, 3) @ torch.tensor([[1.0, 0.9, 0.5], [0, 0.4, 0.2], [0, 0, 0.6]])
