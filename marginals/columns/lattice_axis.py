@@ -25,8 +25,8 @@ _NEAR = 1e-6
 # A lattice with more steps than this in a standard deviation is as good as a line.
 _FINE = 500.0
 _MOST = float(np.finfo(np.float64).max)
-# Cells of a table, and those on either side of the observed ones, as a share and at least.
-_MOST_CELLS, _MARGIN, _LEAST_MARGIN = 4096, 0.5, 8
+# Cells of a table, and those on either side of the observed ones: half as many, within limits.
+_MOST_CELLS, _LEAST_MARGIN, _MOST_MARGIN = 4096, 8, 256
 
 
 @final
@@ -126,7 +126,7 @@ class LatticeAxis(Axis):
         """
         with quiet():
             ends = np.ceil(self._unbent(self.to_numbers(np.array([low, high])))) - 1
-            margin = np.maximum(_LEAST_MARGIN, np.ceil(_MARGIN * (ends[1] - ends[0])))
+            margin = np.clip(np.ceil((ends[1] - ends[0]) / 2), _LEAST_MARGIN, _MOST_MARGIN)
             first = max(ends[0] - margin, self.first + 1)
             last = min(ends[1] + margin, self.last - 1)
             if not 0 <= last - first < _MOST_CELLS:

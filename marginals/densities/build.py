@@ -11,7 +11,7 @@ from marginals import structure
 from marginals.cells.evidence import Evidence, as_evidence
 from marginals.cells.lattice_table import Lattice, LatticeTable
 from marginals.densities.coupled import CoupledDensity
-from marginals.densities.coupled_lattices import LEAST_STEPS, CoupledLattices
+from marginals.densities.coupled_lattices import FINE_WIDTH, LEAST_STEPS, CoupledLattices
 from marginals.densities.em_start import start_by_em
 from marginals.densities.sample_weights import checked_weight, drawn_by_weight
 from marginals.densities.tensor_density import TensorDensity
@@ -114,7 +114,7 @@ def build(
     model: TensorDensity | CoupledDensity
     if tied:
         tables = _tables(evidence, {c: lattices[c] for c in tied if c in lattices})
-        held = CoupledLattices.of(tables, x)
+        held = CoupledLattices.of(tables, evidence)
         model = CoupledDensity(families, Couplings(len(tied), width, rank, common), held)
     else:
         how: Parametrisation = "softplus" if init == "paper" else "softmax"
@@ -168,20 +168,25 @@ def couplable(
     return tuple(sorted(c for c in found if c not in categories and c not in atoms))
 
 
-def _tables(evidence: Evidence, lattices: Mapping[int, Lattice]) -> dict[int, LatticeTable]:
-    """Tabulate the cells of lattices from the first to the last that was observed."""
+def _tables(evidence: Evidence, lattices: Mapping[int, Lattice]) -> dict[int, LatticeTable | None]:
+    """Tabulate the cells of lattices from the first to the last that was observed.
+
+    None stands for a fine lattice; one that has neither a table nor narrow cells is left out.
+    """
     found = {}
     for column, lattice in lattices.items():
         seen = evidence.select([column]).midpoints()
         seen = seen[seen.isfinite()]
         table = lattice(float(seen.min()), float(seen.max())) if len(seen) else None
-        if table is not None:
+        if table is not None or _is_fine(evidence, column):
             found[column] = table
     return found
 
 
-def _is_coupled(evidence: Evidence, column: int, table: LatticeTable) -> bool:
+def _is_coupled(evidence: Evidence, column: int, table: LatticeTable | None) -> bool:
     """Return whether a lattice column is fine enough, with few cells beyond the table."""
+    if table is None:
+        return True
     seen = evidence.select([column]).midpoints().double()
     seen = seen[seen.isfinite()]
     low, high, spread = (float(of(seen)) for of in (torch.min, torch.max, torch.std))
@@ -192,6 +197,14 @@ def _is_coupled(evidence: Evidence, column: int, table: LatticeTable) -> bool:
     )
     few = float(beyond.double().mean()) <= _MOST_BEYOND and near.any()
     return bool(few and LEAST_STEPS * table.widths[near].max() <= _MOST_FLOOR * spread)
+
+
+def _is_fine(evidence: Evidence, column: int) -> bool:
+    """Return whether nearly all cells of a lattice are narrow."""
+    cells = evidence.select([column])
+    width = (cells.upper - cells.lower)[~cells.lower.isnan()]
+    narrow = ((width > 0) & (width <= FINE_WIDTH)).double()
+    return len(narrow) > 0 and float(narrow.mean()) >= 1 - _MOST_BEYOND
 
 
 def _coupled(

@@ -210,8 +210,9 @@ class CoupledDensity(LeafDensity):
         cost = self.leaves.row_cost() + width * (8 * columns + 4 * side * side)
         if given is None:
             return cost
-        smooth = [c for c in given.columns if c not in self.lattices.columns]
-        nodes = node_cost(columns) if self._has_ranges(given.select(smooth)) else 0
+        known = self.settled(given)[0]
+        smooth = known.select([c for c in known.columns if c not in self.lattices.tabulated])
+        nodes = node_cost(columns) if self._has_ranges(smooth) else 0
         return (cost + nodes) * self.lattices.points_of(given)
 
     def config(self) -> dict[str, Any]:

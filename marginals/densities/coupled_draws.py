@@ -95,7 +95,7 @@ def draw_values(
     y, middle = (location + spread * z for z in (drawn.scores, drawn.fitted))
     x = family.unscale(y.flatten(0, 1).T, every).to(cells.lower.dtype)  # (J, B S)
     spread = spread * parts.unique[chosen].sqrt()
-    for column in lattices.columns:
+    for column in lattices.tabulated:
         j = cells.columns.index(column)
         free = ~drawn.held[..., j].flatten()
         normal = middle[..., j].flatten()[free], spread[..., j].flatten()[free]

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +26,8 @@ LEAST_STEPS = 0.8
 _MOST_POINTS = 4096
 # Points at which the slope of a learned scale is compared, besides those where its units bend.
 _PROBES = 32
+# Lattices without a table: cells of at most this width, in units of the model's scale, are points.
+FINE_WIDTH = 1 / 200
 # An end of a range within this share of a cell from an end of the cell is that end.
 _NEAR = 0.01
 
@@ -96,11 +99,14 @@ class Settled(NamedTuple):
 
 @final
 class CoupledLattices(nn.Module):
-    """Tables of the cells of coupled lattice columns.
+    """The cells of coupled lattice columns.
+
+    A fine lattice has too many cells for a table. Its narrow cells are evaluated at their middles;
+    in everything else the column is treated as continuous.
 
     Args:
-        columns: the columns of the table that are lattices.
-        counts: the number of cells in the table of each.
+        columns: the columns that are lattices.
+        counts: the number of cells in the table of each, 0 for a fine lattice.
     """
 
     ends: Tensor
@@ -121,23 +127,37 @@ class CoupledLattices(nn.Module):
         self.register_buffer("probe_widths", torch.zeros(shape[0], _PROBES))
 
     @staticmethod
-    def of(tables: Mapping[int, LatticeTable], observed: Tensor) -> "CoupledLattices":
-        """Store tables by column; rows (N, D) that were observed say where the floor must hold."""
-        out = CoupledLattices(list(tables), [len(table) for table in tables.values()]).double()
+    def of(tables: Mapping[int, LatticeTable | None], observed: Evidence) -> "CoupledLattices":
+        """Store the tables of columns, None for a fine lattice.
+
+        The observed cells say where the floor must hold.
+        """
+        counts = [0 if table is None else len(table) for table in tables.values()]
+        out = CoupledLattices(list(tables), counts).double()
         for i, (column, table) in enumerate(tables.items()):
-            for buffer, values in (
-                (out.ends, table.ends),
-                (out.points, table.points),
-                (out.log_widths, np.log(table.widths)),
-            ):
-                buffer[i, : len(values)] = torch.from_numpy(values)
-                buffer[i, len(values) :] = float(values[-1])
-            seen = observed[observed[:, column].isfinite(), column].double()
-            points = out.points[i, : len(table)]
-            low, high = (_nearest(points, end) for end in (seen.amin(), seen.amax()))
-            place = torch.linspace(low, high, _PROBES).round().long()
-            out.probes[i], out.probe_widths[i] = points[place], out.log_widths[i, place]
+            cells = observed.select([column]).to("cpu", torch.float64)
+            if table is None:
+                widths = (cells.upper - cells.lower)[:, 0]
+                kept = (widths > 0) & (widths <= FINE_WIDTH)
+                points, order = cells.midpoints()[kept, 0].sort()
+                log_widths = widths[kept][order].log()
+                place = torch.linspace(0, len(points) - 1, _PROBES)
+            else:
+                _fill(out.ends[i], table.ends)
+                _fill(out.points[i], table.points)
+                _fill(out.log_widths[i], np.log(table.widths))
+                points, log_widths = out.points[i], out.log_widths[i]
+                seen = cells.midpoints().nan_to_num(float(points[0]))
+                low, high = ((points - end).abs().argmin() for end in (seen.amin(), seen.amax()))
+                place = torch.linspace(int(low), int(high), _PROBES)
+            index = place.round().long()
+            out.probes[i], out.probe_widths[i] = points[index], log_widths[index]
         return out
+
+    @property
+    def tabulated(self) -> tuple[int, ...]:
+        """The columns with a table."""
+        return tuple(c for c, count in zip(self.columns, self.counts, strict=True) if count)
 
     def config(self) -> dict[str, Any]:
         """Return the arguments of `__init__`, as JSON."""
@@ -179,11 +199,13 @@ class CoupledLattices(nn.Module):
 
         Ranges with more points stay as they are.
         """
-        columns = [c for c in self.columns if c in evidence.intervals]
-        if not columns:
+        if not self.hold(evidence):
             place = torch.arange(len(evidence), device=evidence.lower.device)
             return Settled(evidence, torch.zeros_like(evidence.lower), place, len(evidence))
         out = _Expansion(evidence, most)
+        columns = [c for c in self.tabulated if c in evidence.intervals]
+        for c in evidence.intervals.intersection(self.columns).difference(columns):
+            out.narrow(c)
         spans = {c: self._spans(evidence, c) for c in columns}
         # Columns with few points come first, so that most of them are expanded.
         for c in sorted(columns, key=lambda c: float(spans[c].options.double().mean())):
@@ -240,7 +262,7 @@ class CoupledLattices(nn.Module):
 
     def points_of(self, evidence: Evidence) -> int:
         """Return the largest number of rows that one row of evidence becomes."""
-        columns = [c for c in self.columns if c in evidence.intervals]
+        columns = [c for c in self.tabulated if c in evidence.intervals]
         if not columns or not len(evidence):
             return 1
         total = torch.ones(len(evidence), dtype=torch.double, device=evidence.lower.device)
@@ -293,6 +315,27 @@ class _Expansion:
         self.place = torch.arange(self.rows, device=evidence.lower.device)
         self.total = torch.ones_like(self.place)  # the rows that each row has become, (B,)
 
+    def narrow(self, column: int) -> None:
+        """Replace narrow cells of a fine lattice by their middles."""
+        position = self.evidence.columns.index(column)
+        lower, upper = (side[:, position] for side in (self.evidence.lower, self.evidence.upper))
+        width = upper - lower
+        narrow = (width > 0) & (width <= FINE_WIDTH)
+        middle = lower + width / 2
+        low, high = (torch.where(narrow, middle, side) for side in (lower, upper))
+        self.log_width[:, position] = torch.where(narrow, width, 1.0).log()
+        self.evidence = self._with(self.evidence, column, low, high)
+
+    @staticmethod
+    def _with(known: Evidence, column: int, low: Tensor, high: Tensor) -> Evidence:
+        position = known.columns.index(column)
+        lower, upper = known.lower.clone(), known.upper.clone()
+        lower[:, position], upper[:, position] = low, high
+        held = known.intervals
+        if not bool((low < high).any() | (low > high).any()):
+            held = held - {column}
+        return replace(known, lower=lower, upper=upper, intervals=held)
+
     def expand(
         self, column: int, spans: _Spans, ends: Tensor, points: Tensor, log_widths: Tensor
     ) -> None:
@@ -326,13 +369,7 @@ class _Expansion:
         self.place = origin
         self.log_width = self.log_width[source]
         self.log_width[:, position] = torch.where(exact, width, 0.0).to(self.log_width)
-        known = self.evidence.rows(source)
-        new_lower, new_upper = known.lower.clone(), known.upper.clone()
-        new_lower[:, position], new_upper[:, position] = low, high
-        held = known.intervals
-        if not bool((low < high).any() | (low > high).any()):
-            held = held - {column}
-        self.evidence = replace(known, lower=new_lower, upper=new_upper, intervals=held)
+        self.evidence = self._with(self.evidence.rows(source), column, low, high)
 
     def settled(self) -> Settled:
         """Return the rows."""
@@ -378,5 +415,7 @@ def _cells_at(x: Tensor, ends: Tensor) -> Tensor:
     return torch.where((at - near).abs() < _NEAR, near, at)
 
 
-def _nearest(points: Tensor, x: Tensor) -> int:
-    return int((points - x).abs().argmin())
+def _fill(buffer: Tensor, values: npt.NDArray[np.float64]) -> None:
+    """Copy values, and repeat the last of them to the end."""
+    buffer[: len(values)] = torch.from_numpy(values)
+    buffer[len(values) :] = float(values[-1])

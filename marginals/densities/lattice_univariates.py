@@ -168,7 +168,7 @@ class LatticeMixtures(Univariates):
 
 def on_lattices(found: ScaledMixtures, lattices: CoupledLattices) -> list[Univariates]:
     """Return the lattice columns in their own parts, the others in one."""
-    places = {c: i for i, c in enumerate(found.columns) if c in lattices.columns}
+    places = {c: i for i, c in enumerate(found.columns) if c in lattices.tabulated}
     rest = [i for i, c in enumerate(found.columns) if c not in places]
     smooth: list[Univariates] = [found.some(rest)] if rest else []
     return smooth + [LatticeMixtures(found.some([i]), lattices.table(c)) for c, i in places.items()]

@@ -1,5 +1,6 @@
 """Lattice columns inside copula components: cells are points, and every law of masses holds."""
 
+import itertools
 import math
 from pathlib import Path
 
@@ -39,7 +40,8 @@ def lattice_model(seed: int = 0, sharp: bool = True, bent: bool = False) -> Coup
     if sharp:
         leaves.spreads.fill_(-3.0)
     table = uniform_lattice(STEP, margin=0)(-REACH * STEP + 1e-6, REACH * STEP - 1e-6)
-    held = CoupledLattices.of(dict.fromkeys(LATTICES, table), torch.tensor([[-5.0] * 4, [5.0] * 4]))
+    observed = Evidence.exact(torch.tensor([[-5.0] * 4, [5.0] * 4]))
+    held = CoupledLattices.of(dict.fromkeys(LATTICES, table), observed)
     families = Leaves([leaves, CategoricalLeaves([3], 2)], [(0, 1, 2, 3), (4,)])
     return CoupledDensity(families, couplings, held)
 
@@ -121,7 +123,7 @@ def test_a_range_is_the_sum_of_its_cells(given: dict[int, object]) -> None:
 def test_parts_of_cells_add_up() -> None:
     model = lattice_model(1)
     cuts = [-1.0, -0.4, 0.1, 0.35, 3.0]
-    parts = [model.log_value({0: pair, 2: 0.3}) for pair in zip(cuts, cuts[1:], strict=False)]
+    parts = [model.log_value({0: pair, 2: 0.3}) for pair in itertools.pairwise(cuts)]
     whole = model.log_value({0: (cuts[0], cuts[-1]), 2: 0.3})
     assert_close(torch.stack(parts).logsumexp(0), whole)
 
@@ -275,6 +277,29 @@ def test_coarse_lattices_stay_loose() -> None:
     binary = torch.randint(2, (60, 1)).double()
     codes = Evidence.interval(binary, binary + 1)
     assert couplable(codes, {}, {}, {0: uniform_lattice(1.0)}) == ()
+
+
+def test_fine_lattices_have_points_without_a_table() -> None:
+    evidence, x = data()
+    step = 2.0**-9
+    low = torch.cat([evidence.lower, (x[:, 2:] / step).floor() * step], 1)
+    high = torch.cat([evidence.upper, low[:, 3:] + step], 1)
+    cells = Evidence.interval(low, high)
+    lattices = {**LATTICE, 3: lambda *_: None}
+    assert couplable(cells, {}, {}, lattices) == (0, 1, 2, 3)
+    assert couplable(cells, {}, {}, {3: lambda *_: None}) == (2, 3)
+    model = build(cells, tensor="copula", width=2, lattices=lattices, dtype=torch.float64)
+    assert model.lattices.config() == {"columns": [0, 1, 3], "counts": [*model.lattices.counts]}
+    floor = model.lattices.log_floor(model.leaves.families[0], model.coupled)
+    assert 0.25 * step < float(floor[3].detach().exp()) < 2 * step
+    exact, _ = model.settled(model.checked(cells))
+    assert not exact.intervals
+    # A range of many cells is nearly their sum, and the cells are nearly their integrals.
+    with torch.no_grad():
+        at = step * torch.arange(512.0)[:, None]
+        mass = model.log_conditional(Evidence.interval(at, at + step, [3]), {0: (0.0, 1.0)})
+        whole = model.log_conditional({3: (0.0, 1.0)}, {0: (0.0, 1.0)})
+    assert_close(mass.logsumexp(0), whole[0], rtol=0, atol=1e-4)
 
 
 def test_files_keep_lattices(tmp_path: Path) -> None:
