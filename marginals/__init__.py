@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from marginals.causal import causal_graph
     from marginals.cells import Evidence
-    from marginals.columns import Categorical, Continuous, Integer, Schema
+    from marginals.columns import (
+        Categorical,
+        Continuous,
+        Discrete,
+        Integer,
+        Schema,
+        SchemaWarning,
+    )
     from marginals.densities import NMDMA, Density, Mixture, TensorDensity
     from marginals.densities.build import build
     from marginals.estimators.cross_fit import CrossFit, cross_fit
@@ -34,6 +41,7 @@ __all__ = [
     "Continuous",
     "CrossFit",
     "Density",
+    "Discrete",
     "Evidence",
     "FileError",
     "FitConfig",
@@ -45,6 +53,7 @@ __all__ = [
     "MDMARegressor",
     "Mixture",
     "Schema",
+    "SchemaWarning",
     "TableView",
     "TensorDensity",
     "Tree",
@@ -61,7 +70,7 @@ __all__ = [
 _HOMES = {
     "causal": ["causal_graph"],
     "cells": ["Evidence"],
-    "columns": ["Categorical", "Continuous", "Integer", "Schema"],
+    "columns": ["Categorical", "Continuous", "Discrete", "Integer", "Schema", "SchemaWarning"],
     "densities": ["NMDMA", "Density", "Mixture", "TensorDensity"],
     "densities.build": ["build"],
     "estimators.cross_fit": ["CrossFit", "cross_fit"],

@@ -302,12 +302,21 @@ class Evidence:
         missing[:, self.positions(self.sets)] = False
         return missing
 
-    def midpoints(self) -> Tensor:
-        """Return a number for each cell (B, n): the middle of an interval, or its finite end."""
+    def midpoints(self, atoms: Mapping[int, Sequence[float]] | None = None) -> Tensor:
+        """Return a number for each cell (B, n): the middle of an interval, or its finite end.
+
+        Args:
+            atoms: points of positive mass by column; an interval that holds one stands for it.
+        """
         middle = self.lower / 2 + self.upper / 2
         middle = torch.where(self.lower.isinf(), self.upper, middle)
         middle = torch.where(self.upper.isinf(), self.lower, middle)
-        return torch.where(middle.isinf(), torch.nan, middle)
+        middle = torch.where(middle.isinf(), torch.nan, middle)
+        for place, column in enumerate(self.columns):
+            for atom in (atoms or {}).get(column, ()):
+                low, high = self.lower[:, place], self.upper[:, place]
+                middle[(low < atom) & (atom <= high), place] = atom
+        return middle
 
     def observed(self) -> "Evidence":
         """Leave out the columns that no row observes, and find whether the rest is complete."""

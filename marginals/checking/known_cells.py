@@ -12,7 +12,7 @@ from marginals.densities import Density
 def known_cells(density: Density, schema: Schema, frame: pd.DataFrame) -> Evidence:
     """Encode a table; a category that was not fitted or a value out of bounds becomes missing."""
     known = {name: _known(schema[name], frame[name]) for name in frame.columns}
-    return density.checked(encode(schema, pd.DataFrame(known), strict=False).evidence)
+    return density.checked(encode(schema, pd.DataFrame(known), strict="none").evidence)
 
 
 def _known(column: Column, series: pd.Series) -> pd.Series:

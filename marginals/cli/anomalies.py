@@ -45,31 +45,44 @@ def anomalies(
     fitted = load_model(model)
     draws = fitted.sample(DRAWS, random_state=0)
     detector = MDMAOutlierDetector(fitted, samples=DRAWS).fit(draws)
-    rows, scores = _lowest(detector, data, top, format)
-    cells = detector.blame(rows).reset_index(drop=True)
+    rows, frame, scores = _lowest(detector, data, top, format)
+    cells = detector.blame(frame).reset_index(drop=True)
     found = pd.DataFrame(
-        {"row": rows.index, "score": scores, "cell": cells["column"], "tail": cells["tail"]}
+        {"row": frame.index, "score": scores, "cell": cells["column"], "tail": cells["tail"]}
     )
-    found = pd.concat([found, rows.reset_index(drop=True)], axis=1)
     if json:
-        print_json({"anomalies": records(found)})
-    else:
-        print_table([str(name) for name in found.columns], found.to_numpy(dtype=object).tolist())
+        print_json({"anomalies": records(found.join(frame.reset_index(drop=True)))})
+        return
+    shown = {name: _texts(rows, frame, name) for name in frame.columns}
+    found = found.join(pd.DataFrame(shown, dtype=object))
+    print_table([str(name) for name in found.columns], found.to_numpy(dtype=object).tolist())
 
 
-def _lowest(detector: Any, data: str, top: int, format: str | None) -> tuple["pd.DataFrame", Any]:
-    """Return the rows with the lowest scores, and their scores."""
+def _texts(rows: Any, frame: "pd.DataFrame", name: Any) -> list[Any]:
+    """Return the cells of a column: from a text file as they are written there."""
+    from marginals.io.text_rows import TextRows
+
+    return rows.texts(str(name)) if isinstance(rows, TextRows) else frame[name].tolist()
+
+
+def _lowest(
+    detector: Any, data: str, top: int, format: str | None
+) -> tuple[Any, "pd.DataFrame", Any]:
+    """Return the rows with the lowest scores: as stored, the model's columns, and the scores."""
     import numpy as np
     import pandas as pd
 
     from marginals.io import tables
 
-    lowest, scores = pd.DataFrame(), np.empty(0)
+    kept: tuple[Any, pd.DataFrame, Any] | None = None
     with bar("score", tables.count(data, format)) as advance:
-        for frame in table(detector.model_, data, format):
-            lowest = pd.concat([lowest, frame]) if len(lowest) else frame
-            scores = np.append(scores, detector.score_samples(frame))
+        for rows, frame in table(detector.model_, data, format):
+            advance(len(rows))
+            scores = detector.score_samples(frame)
+            if kept is not None:
+                rows, frame = kept[0].joined(rows), pd.concat([kept[1], frame])
+                scores = np.append(kept[2], scores)
             order = np.argsort(scores, kind="stable")[:top]
-            lowest, scores = lowest.iloc[order], scores[order]
-            advance(len(frame))
-    return lowest, scores
+            kept = rows.take(order.tolist()), frame.iloc[order], scores[order]
+    assert kept is not None  # a table without rows is one empty batch
+    return kept

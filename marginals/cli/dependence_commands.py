@@ -56,7 +56,7 @@ def independence(
 
     fitted = load_model(model)
     sides = _names(fitted, x), _names(fitted, y), _names(fitted, *given or [])
-    rows = pd.concat(list(table(fitted, data, format)))
+    rows = pd.concat([frame for _, frame in table(fitted, data, format)])
     result = fitted.independence_test(*sides, data=rows)
     content = {"statistic": result.statistic, "pvalue": result.pvalue, "rows": result.n}
     _show({"x": x, "y": y, "given": given or [], **content}, json)

@@ -1,15 +1,17 @@
 """Load the models and read the tables that commands are given."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from marginals.columns import Schema
+    from marginals.io.stored_rows import StoredRows
 
 ROWS = 65_536  # read, processed and written at a time
+_COMMON = {bool: "boolean", int: "Int64", float: "float64"}  # the types of categories
 
 
 def load_model(path: str) -> Any:
@@ -46,29 +48,34 @@ def read_table(path: str, format: str | None, schema: "Schema | None" = None) ->
 
 
 def table(
-    model: Any, path: str, format: str | None, everything: bool = False
-) -> Iterator["pd.DataFrame"]:
-    """Read a table in batches: the columns of the model, or all.
+    model: Any, path: str, format: str | None, keep: Sequence[str] | None = ()
+) -> Iterator[tuple["StoredRows", "pd.DataFrame"]]:
+    """Read a table in batches: rows as the file stores them, and the model's columns of them.
 
     Args:
         model: Its schema gives the types of columns in text files.
         path: The file.
         format: The option `--format`.
-        everything: Whether to keep columns that the model does not have.
+        keep: Columns to read besides those of the model; None for all.
     """
     from marginals.io import tables
 
     own = [str(name) for name in model.schema_.names]
-    present = None if everything else tables.names(path, format)
-    chosen = None if present is None else [name for name in own if name in present]
-    for frame in tables.batches(path, ROWS, format, chosen, dtypes(model.schema_)):
-        shared = [name for name in frame.columns if str(name) in own]
+    present = None if keep is None else tables.names(path, format)
+    wanted = None if present is None else [n for n in present if n in own or n in (keep or ())]
+    types, start = dtypes(model.schema_), 0
+    for rows in tables.stored(path, ROWS, format, wanted):
+        shared = [name for name in rows.names if name in own]
         if not shared:
             raise ValueError(
                 f"Expected {path!r} to have columns of the model; got none of {own[:20]}. "
                 "Check the table's header."
             )
-        yield renamed(frame if everything else frame[shared], model.schema_)
+        with tables.explained(path, tables.format_of(path, format)):
+            frame = rows.frame(shared, types)[shared]
+        frame.index = range(start, start + len(rows))
+        start += len(rows)
+        yield rows, renamed(frame, model.schema_)
 
 
 def renamed(frame: "pd.DataFrame", schema: "Schema") -> "pd.DataFrame":
@@ -109,4 +116,21 @@ def dtypes(schema: "Schema") -> dict[str, Any]:
                 found[str(column.name)] = str
         elif family(column.dtype) != "number":
             found[str(column.name)] = parse(base(column.dtype))
+    return found
+
+
+def written_dtypes(schema: "Schema") -> dict[str, Any]:
+    """Return the types of the model's columns when a text file becomes Parquet, Arrow or JSON."""
+    from marginals.columns import Categorical, Integer
+
+    found = dict(dtypes(schema))
+    for column in schema:
+        name = str(column.name)
+        if isinstance(column.kind, Categorical):
+            types = {type(value) for value in column.kind.categories or ()}
+            found.setdefault(name, _COMMON.get(next(iter(types)), str) if len(types) == 1 else str)
+        elif isinstance(column.kind, Integer):
+            found.setdefault(name, "UInt64" if column.dtype.lower() == "uint64" else "Int64")
+        else:
+            found.setdefault(name, "float64")
     return found

@@ -89,8 +89,8 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
-    if hasattr(value, "item"):
-        value = value.item()
+    if hasattr(value, "tolist"):  # a number of numpy, or a nested cell
+        return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     if value is None or isinstance(value, bool | int | float | str):

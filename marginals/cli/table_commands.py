@@ -9,11 +9,13 @@ import typer
 
 from marginals.cli import models, options
 from marginals.cli.command import command
-from marginals.cli.models import evidence, load_model, table
+from marginals.cli.models import evidence, load_model, table, written_dtypes
 from marginals.cli.output import bar, note, print_json, records
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from marginals.io.stored_rows import Edit, StoredRows
 
 
 class Fill(str, Enum):  # noqa: UP042 (typer shows the values of this kind)
@@ -70,19 +72,24 @@ def score(
     """Write the log density of each row, in a column log_density; missing cells are fine."""
     import numpy as np
 
+    from marginals.io.stored_rows import Edit
+
     fitted = load_model(model)
-    kept: list[Any] = list(keep or [])
-    with _rows_out(output, format, json) as append, _bar_for("score", data, format) as advance:
-        for frame in table(fitted, data, format, everything=bool(kept)):
-            absent = [name for name in kept if name not in frame.columns]
+    kept = list(keep or [])
+    with (
+        _rows_out(fitted, output, format, json) as append,
+        _bar_for("score", data, format) as advance,
+    ):
+        for rows, frame in table(fitted, data, format, kept):
+            absent = [name for name in kept if name not in rows.names]
             if absent:
                 raise ValueError(
                     f"Expected the columns {absent} of --keep in the table; it has "
-                    f"{list(frame.columns)}."
+                    f"{list(rows.names)}."
                 )
-            scores = fitted.score_samples(_modelled(fitted, frame))
-            append(frame[kept].assign(log_density=np.asarray(scores)))
-            advance(len(frame))
+            scores = np.asarray(fitted.score_samples(frame), dtype=float).tolist()
+            append(rows.edited(Edit(keep=kept, after={"log_density": scores})))
+            advance(len(rows))
 
 
 def sample(
@@ -99,7 +106,7 @@ def sample(
 
     fitted = load_model(model)
     condition = evidence(fitted, given)
-    with _rows_out(output, format, json) as append, bar("sample", rows) as advance:
+    with _rows_out(fitted, output, format, json) as append, bar("sample", rows) as advance:
         for batch, start in enumerate(range(0, max(rows, 1), models.ROWS)):
             count = min(models.ROWS, rows - start)
             drawn = fitted.sample(count, given=condition, random_state=_seed(seed, batch))
@@ -117,40 +124,43 @@ def impute(
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
-    """Fill missing cells from the rest of their row; other columns are copied."""
+    """Fill missing cells from the rest of their row; all other cells are copied as they are.
+
+    Integer columns get integers: means are rounded.
+    """
     if draws > 1 and method is not Fill.draw:
         raise typer.BadParameter("Several draws need --method draw.")
     fitted = load_model(model)
-    with _rows_out(output, format, json) as append, _bar_for("impute", data, format) as advance:
-        for number, frame in enumerate(table(fitted, data, format, everything=True)):
-            for part in _filled(fitted, frame, method.value, draws, _seed(seed, number)):
-                append(part)
-            advance(len(frame))
+    with (
+        _rows_out(fitted, output, format, json) as append,
+        _bar_for("impute", data, format) as advance,
+    ):
+        for number, (rows, frame) in enumerate(table(fitted, data, format, keep=None)):
+            for edit in _fills(fitted, frame, method.value, draws, _seed(seed, number)):
+                append(rows.edited(edit))
+            advance(len(rows))
 
 
-def _filled(
+def _fills(
     model: Any, frame: "pd.DataFrame", method: str, draws: int, seed: int
-) -> Iterator["pd.DataFrame"]:
-    """Complete a table, once or several times; copies have the columns row and draw."""
+) -> Iterator["Edit"]:
+    """Fill the missing cells, once or several times; copies have the columns row and draw."""
+    import numpy as np
+
     from marginals.columns import Integer
+    from marginals.io.stored_rows import Edit
 
-    own = _modelled(model, frame)
-    full = model.impute(own, method=method, draws=draws, random_state=seed)
+    full = model.impute(frame, method=method, draws=draws, random_state=seed)
     for draw, one in enumerate(full if isinstance(full, list) else [full]):
-        filled = frame.copy()
-        for name in own.columns:
-            whole = isinstance(model.schema_[name].kind, Integer)
-            # The mean of integers is no integer: the type must not depend on which batch has gaps.
-            filled[name] = one[name].astype(float) if whole and method == "mean" else one[name]
-        if draws > 1:
-            filled.insert(0, "draw", draw)
-            filled.insert(0, "row", frame.index)
-        yield filled
-
-
-def _modelled(model: Any, frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the columns that the model has."""
-    return frame[[name for name in model.schema_.names if name in frame.columns]]
+        fills: dict[str, dict[int, Any]] = {}
+        for name in frame.columns:
+            gaps = np.flatnonzero(frame[name].isna() & one[name].notna())
+            values = one[name].iloc[gaps].tolist()
+            if isinstance(model.schema_[name].kind, Integer):
+                values = list(map(round, values))  # the column keeps its type
+            fills[str(name)] = dict(zip(gaps.tolist(), values, strict=True))
+        before = {"row": frame.index.tolist(), "draw": [draw] * len(frame)} if draws > 1 else {}
+        yield Edit(fills=fills, before=before)
 
 
 def _seed(seed: int, batch: int) -> int:
@@ -168,22 +178,29 @@ def _bar_for(what: str, data: str, format: str | None) -> Any:
 
 @contextlib.contextmanager
 def _rows_out(
-    path: str, format: str | None, json: bool
-) -> Iterator[Callable[["pd.DataFrame"], None]]:
+    model: Any, path: str, format: str | None, json: bool
+) -> Iterator[Callable[["pd.DataFrame | StoredRows"], None]]:
     """Yield a function that writes rows to a file or pipe, or collects them in one JSON object."""
+    import pandas as pd
+
     from marginals.io import tables
 
     rows, parts = 0, []
     inside = json and path == "-"
+    types = written_dtypes(model.schema_)
 
-    def append(frame: "pd.DataFrame") -> None:
+    def append(part: "pd.DataFrame | StoredRows") -> None:
         nonlocal rows
-        rows += len(frame)
-        parts.extend(records(frame)) if inside else write(frame)
+        rows += len(part)
+        if inside:
+            frame = part if isinstance(part, pd.DataFrame) else part.converted(types)
+            parts.extend(records(frame))
+        else:
+            write(part)
 
     with contextlib.ExitStack() as stack:
         if not inside:
-            write = stack.enter_context(tables.writing(path, format))
+            write = stack.enter_context(tables.writing(path, format, types))
         yield append
     if json:
         print_json({"count": rows, **({"rows": parts} if inside else {"output": path})})

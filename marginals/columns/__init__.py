@@ -3,16 +3,19 @@
 from marginals.columns.decoding import decode, decode_column
 from marginals.columns.encoding import Encoded, encode, encode_bounds, encode_cells, encode_values
 from marginals.columns.inference import infer
-from marginals.columns.kinds import Categorical, Continuous, Integer
+from marginals.columns.kinds import Categorical, Continuous, Discrete, Integer
+from marginals.columns.relations import SchemaWarning
 from marginals.columns.schema import Column, Schema
 
 __all__ = [
     "Categorical",
     "Column",
     "Continuous",
+    "Discrete",
     "Encoded",
     "Integer",
     "Schema",
+    "SchemaWarning",
     "decode",
     "decode_column",
     "encode",

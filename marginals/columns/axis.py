@@ -49,6 +49,10 @@ class Axis(ABC):
     def wrong(self, numbers: Floats) -> Flags:
         """Say which values cannot occur; missing ones can."""
 
+    def beyond(self, numbers: Floats) -> Flags:
+        """Say which values cannot occur only because of bounds, or of a table of values."""
+        return self.wrong(numbers)
+
     @abstractmethod
     def fault(self, number: float) -> tuple[str, str]:
         """Return what was expected instead of a value that cannot occur, and what to do."""

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from marginals.columns.dtypes import UNITS, family, float_type, unit, zone
-from marginals.columns.kinds import Categorical, Continuous, Integer
+from marginals.columns.dtypes import CLOCK_CHANGES, UNITS, family, float_type, unit, zone
+from marginals.columns.kinds import Categorical, Continuous, Discrete, Integer
 from marginals.columns.plain_values import plain, shown
 from marginals.columns.schema import Column
 from marginals.columns.table_coercion import row_of, value_of
@@ -112,11 +112,12 @@ def _minus(values: npt.NDArray[Any], reference: int, step: int = 1) -> Floats:
 
 
 def _to_declared(column: Column, values: Floats) -> Floats:
-    """Set values that are a bound or atom rounded to the column's float32 to the declared one."""
+    """Set values that are a declared one, rounded to the column's float32, to it."""
     kind, dtype = column.kind, float_type(column.dtype)
-    if dtype == np.float64 or not isinstance(kind, Continuous):
+    if dtype == np.float64 or not isinstance(kind, Continuous | Discrete):
         return values
-    for special in (kind.lower, kind.upper, *kind.atoms):
+    listed = kind.atoms if isinstance(kind, Continuous) else kind.values or ()
+    for special in (kind.lower, kind.upper, *listed):
         if special is not None:
             held = float(np.asarray(special).astype(dtype))
             values = np.where(values == held, float(special), values)
@@ -206,8 +207,7 @@ def _parsed_times(column: Column, series: Any) -> Any:
     local = local.dt.tz_localize(None)
     if own is None:
         return local
-    # An hour that clocks repeat is the first of the two; one that they skip is the next.
-    local = local.dt.tz_localize(own, ambiguous=True, nonexistent="shift_forward")
+    local = local.dt.tz_localize(own, **CLOCK_CHANGES)
     return pd.concat([zoned, local.dt.tz_convert("UTC")]).sort_index()
 
 

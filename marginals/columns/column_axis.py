@@ -9,10 +9,11 @@ from marginals.columns.axis import Axis, CodeAxis
 from marginals.columns.cell_reading import Floats, number_of
 from marginals.columns.dtypes import family, unit
 from marginals.columns.glued_axis import GluedAxis
-from marginals.columns.kinds import Categorical, Integer, Kind
+from marginals.columns.kinds import Categorical, Discrete, Integer, Kind
 from marginals.columns.lattice_axis import LatticeAxis
 from marginals.columns.schema import Column
 from marginals.columns.smooth_axis import SmoothAxis, with_atoms
+from marginals.columns.table_axis import TableAxis
 
 __all__ = ["axis_of", "standardised"]
 
@@ -30,37 +31,41 @@ def axis_of(column: Column) -> Axis:
         return GluedAxis(column, column.margin)
     if isinstance(kind, Categorical):
         return CodeAxis(column, len(kind.categories or ()))
+    if isinstance(kind, Discrete):
+        return TableAxis(column, tuple(number_of(column, value) for value in kind.values or ()))
     lower = -np.inf if kind.lower is None else number_of(column, kind.lower)
     upper = np.inf if kind.upper is None else number_of(column, kind.upper)
+    points = tuple(number_of(column, atom) for atom in kind.atoms)
     if isinstance(kind, Integer):
-        return LatticeAxis(column, 1.0, 0.0, 0, lower, upper)
+        return LatticeAxis(column, 1.0, 0.0, 0, lower, upper, points)
     if kind.resolution is None:
-        points = tuple(number_of(column, atom) for atom in kind.atoms)
         return SmoothAxis(column, lower, upper, points)
     if family(column.dtype) != "number":
         step = kind.resolution / pd.Timedelta(1, unit(column.dtype)) / column.grain
-        return LatticeAxis(column, step, 0.0, 0, lower, upper)
+        return LatticeAxis(column, step, 0.0, 0, lower, upper, points)
     return LatticeAxis(
-        column, float(kind.resolution), column.offset, column.reference, lower, upper
+        column, float(kind.resolution), column.offset, column.reference, lower, upper, points
     )
 
 
 def standardised(column: Column, values: Floats) -> Column:
     """Return the column with location, scale, knot and atoms fitted to numbers that are finite."""
     bare = replace(column, location=0.0, scale=1.0, knot=None).axis
-    if isinstance(bare, CodeAxis):
+    if isinstance(bare, CodeAxis | TableAxis):
         return column
     values = values[np.isfinite(values)]
     if isinstance(bare, SmoothAxis):
         inside = (values > bare.lower) & (values < bare.upper)
         values = bare.bent(values[inside & ~np.isin(values, bare.points)])
-    else:
-        values = bare.point(values)
+    elif isinstance(bare, LatticeAxis):
+        values = bare.point(values[~bare.at_atom(values)])
     values = values[np.isfinite(values)]
     location, scale = _moments(values)
     if isinstance(bare, LatticeAxis) and abs(location) > _FAR:
         location = 0.0  # the reference, near which neighbours keep their distance
     column = replace(column, location=location, scale=scale, knot=_knot(column.kind, values))
+    if isinstance(column.axis, LatticeAxis):
+        return replace(column, atoms=column.axis.atom_points)
     return with_atoms(column.axis) if isinstance(column.axis, SmoothAxis) else column
 
 

@@ -188,8 +188,9 @@ def _times(column: Column, numbers: Floats, missing: Flags) -> Any:
 def _bounds(column: Column) -> tuple[int | None, int | None]:
     """Return the first and the last time that the kind admits, in whole units."""
     kind = column.kind
-    assert isinstance(kind, Continuous)
     first = last = None
+    if not isinstance(kind, Continuous):  # few values, which need no bounds
+        return first, last
     if kind.lower is not None:
         low = exact_time(column, kind.lower)
         first = math.ceil(low) if _attained(kind, kind.lower) else math.floor(low) + 1

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 __all__ = [
+    "CLOCK_CHANGES",
     "UNITS",
     "Family",
     "base",
@@ -21,6 +22,8 @@ __all__ = [
 ]
 
 Family = Literal["number", "time", "span"]
+# A local time that clocks repeat is the first of the two; one that they skip is the next instant.
+CLOCK_CHANGES: dict[str, Any] = {"ambiguous": True, "nonexistent": "shift_forward"}
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
 
 

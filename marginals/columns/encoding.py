@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, NoReturn, final
+from typing import Any, Literal, NamedTuple, NoReturn, final
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,9 @@ __all__ = [
     "read_cells",
     "read_ends",
 ]
+
+
+Strict = Literal["all", "declared", "none"]
 
 
 @final
@@ -99,7 +102,7 @@ class _Part(NamedTuple):
 
 
 def encode(
-    schema: Schema, frame: Any, upper: Any = None, columns: Any = None, *, strict: bool = True
+    schema: Schema, frame: Any, upper: Any = None, columns: Any = None, *, strict: Strict = "all"
 ) -> Encoded:
     """Encode a table: a DataFrame with some of the columns by name, or an array of all of them.
 
@@ -109,7 +112,8 @@ def encode(
             only one end is missing, that side is open. A column of pandas intervals has both ends.
         upper: upper ends of (some of) the same columns; a cell whose ends are equal is exact.
         columns: selects columns of a frame, and names those of an array.
-        strict: whether a value that the column cannot take raises, or makes the row empty.
+        strict: which values that a column cannot take raise an error; the others make their row
+            empty. "declared" spares those beyond inferred bounds, or not in an inferred table.
     """
     frame, positions = matched(schema, frame, columns)
     high = {} if upper is None else upper_columns(schema, frame, upper)
@@ -118,8 +122,7 @@ def encode(
         for place, i in enumerate(positions):
             column, series = schema.columns[i], column_of(frame, place)
             ends = read_ends(column, series, high.get(i))
-            if strict:
-                check_possible(column.axis, series, ends)
+            check_possible(column.axis, series, ends, strict)
             parts.append(_part(column.axis, ends))
     return _assembled(parts, positions, len(frame))
 
@@ -163,7 +166,7 @@ def encode_bounds(schema: Schema, column: Name, lower: Any, upper: Any) -> tuple
 # Dicts ------------------------------------------------------------------------------------------
 
 
-def encode_cells(schema: Schema, cells: Mapping[Any, Any], *, strict: bool = True) -> Encoded:
+def encode_cells(schema: Schema, cells: Mapping[Any, Any], *, strict: Strict = "all") -> Encoded:
     """Encode a dict as one row of evidence: a value, a pair (low, high) or a set for each column.
 
     See `as_cell` for what a cell may be. A set of numbers must have no gaps.
@@ -180,14 +183,14 @@ def encode_cells(schema: Schema, cells: Mapping[Any, Any], *, strict: bool = Tru
 
 
 def read_cells(
-    schema: Schema, cells: Mapping[Any, Any], *, strict: bool = False
+    schema: Schema, cells: Mapping[Any, Any], *, strict: Strict = "none"
 ) -> dict[int, Cell]:
     """Return cells as users write them as cells of numbers, by the position of their column.
 
     Args:
         schema: of the fitted table.
         cells: by name or position of a column; see `as_cell`.
-        strict: whether an exact value that the column cannot take raises.
+        strict: which exact values that the column cannot take raise an error, as in `encode`.
     """
     positions = schema.positions(cells)
     with quiet():
@@ -212,9 +215,12 @@ def encode_boxes(
     with quiet():
         for i, cell in cells.items():
             axis = schema.columns[i].axis
-            if isinstance(cell, OneOf) and isinstance(axis.column.kind, Categorical):
-                sets[i] = _mask(cell, len(axis.column.codes))
-                parts.append(_nothing(1, empty=not cell.values))
+            listed = axis.column.listed
+            if isinstance(cell, OneOf) and listed is not None:
+                codes = axis.point(np.array(cell.values, dtype=np.float64))
+                codes = codes[~np.isnan(codes)]
+                sets[i] = _mask(codes, len(listed))
+                parts.append(_nothing(1, empty=not len(codes)))
             else:
                 parts.append(_pieces(axis, cell, i in masses))
     counts = [len(part.lower) for part in parts]
@@ -233,14 +239,14 @@ def has_mass(column: Column, cell: Cell) -> bool:
     return bool((column.axis.has_mass(values) | column.axis.wrong(values)).all())
 
 
-def _read_cell(column: Column, value: Any, strict: bool) -> Cell:
+def _read_cell(column: Column, value: Any, strict: Strict) -> Cell:
     categorical = isinstance(column.kind, Categorical)
     if categorical and isinstance(value, pd.Interval):
         value = Exact(value)  # a category, as of pd.cut
     cell = as_cell(value, f"column {column.name!r}")
     if isinstance(cell, Exact):
         number = _finite(column, cell.value)
-        if strict and column.axis.wrong(np.array([number]))[0]:
+        if _refused(column.axis, np.array([number]), strict)[0]:
             _refuse_value(column.axis, number, cell.value)
         return Exact(number)
     if isinstance(cell, OneOf):
@@ -408,9 +414,9 @@ def _assembled(
     return Encoded(evidence, torch.from_numpy(slope), torch.from_numpy(empty))
 
 
-def _mask(cell: OneOf, count: int) -> Tensor:
+def _mask(codes: Floats, count: int) -> Tensor:
     mask = torch.zeros(1, count, dtype=torch.bool)
-    mask[0, [int(code) for code in cell.values]] = True
+    mask[0, codes.astype(np.int64).tolist()] = True
     return mask
 
 
@@ -421,12 +427,21 @@ def _tensor(values: Floats) -> Tensor:
 # Errors -----------------------------------------------------------------------------------------
 
 
-def check_possible(axis: Axis, series: Any, ends: Ends) -> None:
+def check_possible(axis: Axis, series: Any, ends: Ends, strict: Strict = "all") -> None:
     """Refuse exact values that cannot occur."""
-    wrong = (ends.low == ends.high) & axis.wrong(ends.low)
+    wrong = (ends.low == ends.high) & _refused(axis, ends.low, strict)
     if wrong.any():
         at = int(wrong.argmax())
         _refuse_value(axis, float(ends.low[at]), series.iloc[at], row_of(series, at))
+
+
+def _refused(axis: Axis, numbers: Floats, strict: Strict) -> Flags:
+    if strict == "none":
+        return np.zeros(len(numbers), dtype=bool)
+    wrong = axis.wrong(numbers)
+    if strict == "all" or axis.column.declared or axis.column.margin is not None:
+        return wrong
+    return wrong & ~axis.beyond(numbers)
 
 
 def _refuse_value(axis: Axis, number: float, value: Any, place: str = "") -> NoReturn:

@@ -1,6 +1,6 @@
 """From a table to its schema: guess what each column is, and place it on the model's scale."""
 
-import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,34 +9,45 @@ import numpy as np
 import pandas as pd
 
 from marginals.columns.axis import quiet
-from marginals.columns.cell_reading import Floats, exact_time, whole_parts
+from marginals.columns.cell_reading import whole_parts
 from marginals.columns.column_axis import standardised
-from marginals.columns.dtypes import family, name_of, parse
+from marginals.columns.dtypes import UNITS, family, name_of, parse, unit
 from marginals.columns.encoding import Ends, check_possible, read_ends
-from marginals.columns.kinds import Categorical, Continuous, Integer, Kind
+from marginals.columns.guesses import shown_by_numbers, shown_by_times
+from marginals.columns.kinds import Categorical, Continuous, Discrete, Integer, Kind
 from marginals.columns.lattice_axis import LatticeAxis
 from marginals.columns.plain_values import in_order, plain
+from marginals.columns.reference_point import both_ends, referred
+from marginals.columns.relations import SchemaWarning
 from marginals.columns.schema import Column, Name, Schema
 from marginals.columns.table_coercion import as_frame, check_names, column_of, row_of, upper_columns
+from marginals.columns.table_relations import about, table_relations
 
 __all__ = ["infer"]
 
 _LARGEST = 2**53  # up to here float64 holds every whole number
-_FARTHEST = 2.0**64  # from 0, of a reference; of Python's own integers any
-_ROUNDED = 0.01  # in steps: how far from the lattice values may be and count as on it
 _ROWS = 100_000  # examined for notes
 _OBJECT_NUMBERS = {"integer": "whole numbers", "decimal": "decimals"} | dict.fromkeys(
     ("floating", "mixed-integer-float"), "numbers"
 )
 
 
-def infer(frame: Any, given: Mapping[Name, Kind] | None = None, upper: Any = None) -> Schema:
+def infer(
+    frame: Any, given: Mapping[Name, Kind] | None = None, upper: Any = None, guess: bool = True
+) -> Schema:
     """Infer what each column of a table is, and its place on the model's scale.
+
+    The kind follows from the dtype. With `guess`, 30 or more observed values show more: few values
+    that all repeat make a table of probabilities; a grid makes a lattice; values that repeat beyond
+    a smooth density are atoms; and values that pile up, or are never negative, have bounds. Columns
+    that repeat others are named in a `SchemaWarning`.
 
     Args:
         frame: a DataFrame, array or tensor.
         given: the kinds of some columns, which are not guessed then.
-        upper: the upper ends of censored cells, `frame` holding the lower ones.
+        upper: the upper ends of censored cells, `frame` holding the lower ones. Columns with such
+            cells have the kind of their dtype.
+        guess: whether values count, and not only dtypes.
 
     >>> schema = infer(pd.DataFrame({"age": [31, 40, 25], "city": ["Oslo", "Bergen", "Oslo"]}))
     >>> [column.kind for column in schema]
@@ -54,26 +65,31 @@ def infer(frame: Any, given: Mapping[Name, Kind] | None = None, upper: Any = Non
     high = {} if upper is None else upper_columns(blank, frame, upper)
     with quiet():
         columns = [
-            _column(name, column_of(frame, i), kinds.get(name), high.get(i))
+            _column(name, column_of(frame, i), kinds.get(name), high.get(i), guess)
             for i, name in enumerate(names)
         ]
+        relations = table_relations(frame, columns) if guess and len(columns) > 1 else []
+    if relations:
+        warnings.warn(about(relations), SchemaWarning, stacklevel=3)
     return Schema(tuple(columns))
 
 
 def _kind(name: Name, kind: Any) -> Kind:
-    if isinstance(kind, Continuous | Integer | Categorical):
+    if isinstance(kind, Kind):
         return kind
     remedy = f"Write {kind.__name__}()." if isinstance(kind, type) else "Give one of these."
     raise TypeError(
-        f"Expected the kind of column {name!r} to be Continuous(...), Integer(...) or "
-        f"Categorical(...); got {kind!r}. {remedy}"
+        f"Expected the kind of column {name!r} to be Continuous(...), Integer(...), "
+        f"Discrete(...) or Categorical(...); got {kind!r}. {remedy}"
     )
 
 
-def _column(name: Name, series: Any, kind: Kind | None, upper: Any) -> Column:
-    found = (
-        _guess(name, series, upper is not None) if kind is None else _completed(name, series, kind)
-    )
+def _column(name: Name, series: Any, kind: Kind | None, upper: Any, guess: bool) -> Column:
+    if kind is not None:
+        found = _completed(name, series, kind)
+    else:
+        found = _guessed(name, series, upper)
+        found = _with_values(name, found, series) if guess and _exact(series, upper) else found
     column = Column(name, found.kind, found.dtype, found.reason, notes=found.notes)
     if isinstance(column.kind, Categorical):
         ordered = isinstance(series.dtype, pd.CategoricalDtype) and bool(series.dtype.ordered)
@@ -81,22 +97,26 @@ def _column(name: Name, series: Any, kind: Kind | None, upper: Any) -> Column:
         read_ends(column, series, upper)  # raises for a value that is none of the categories
         return column
     _check_units(column)
-    column = _referred(column, series, upper)
+    column = referred(replace(column, offset=found.offset or 0.0), series, upper, found.offset)
+    _check_atoms(column)
     ends = read_ends(column, series, upper)
     _check_values(column, series, ends)
-    column = standardised(column, _both(ends))
+    column = standardised(column, both_ends(ends))
     _check_intervals(column, series, ends)
     exact = ends.low[(ends.low == ends.high) & np.isfinite(ends.low)]
-    if family(column.dtype) != "number":
+    if family(column.dtype) != "number" or found.looked:
         return column
-    return replace(column, notes=column.notes + _value_notes(column.kind, exact))
+    return replace(column, notes=column.notes + _value_notes(column, exact))
 
 
 def _check_units(column: Column) -> None:
     """Refuse bounds, atoms or a resolution of another kind than the column's values."""
     kind, values = column.kind, family(column.dtype)
     spans: Any = {"number": int | float, "time": pd.Timestamp, "span": pd.Timedelta}[values]
-    given = [("lower", kind.lower), ("upper", kind.upper)]  # type: ignore[union-attr]
+    assert not isinstance(kind, Categorical)
+    given = [("lower", kind.lower), ("upper", kind.upper)]
+    if isinstance(kind, Discrete):
+        given = [("values", value) for value in kind.values or ()]
     if isinstance(kind, Continuous):
         given += [("atoms", atom) for atom in kind.atoms]
         step: Any = int | float if values == "number" else pd.Timedelta
@@ -111,9 +131,24 @@ def _check_units(column: Column) -> None:
             )
 
 
+def _check_atoms(column: Column) -> None:
+    """Refuse atoms of a rounded column that are not among its values."""
+    line = column.axis
+    if not isinstance(line, LatticeAxis) or isinstance(column.kind, Integer) or not line.points:
+        return
+    off = line.only(np.array(line.points))
+    wrong = off[0] > off[1]
+    if wrong.any():
+        atom = column.kind.atoms[int(wrong.argmax())]  # type: ignore[union-attr]
+        raise ValueError(
+            f"Expected `atoms` of column {column.name!r} to lie on its grid; got {atom!r}. Leave "
+            "it out, or choose another `resolution`."
+        )
+
+
 def _check_values(column: Column, series: Any, ends: Ends) -> None:
     check_possible(column.axis, series, ends)
-    huge = np.abs(ends.low + column.reference) > _LARGEST
+    huge = np.isfinite(ends.low) & (np.abs(ends.low + column.reference) > _LARGEST)
     if isinstance(column.kind, Integer) and series.dtype.kind == "f" and huge.any():
         at = int(huge.argmax())
         raise ValueError(
@@ -135,105 +170,73 @@ def _check_intervals(column: Column, series: Any, ends: Ends) -> None:
         )
 
 
-def _both(ends: Ends) -> Floats:
-    """Return the ends of all cells, or the values if all cells are exact."""
-    return ends.low if ends.low is ends.high else np.concatenate([ends.low, ends.high])
-
-
-# The reference, from which numbers are counted ------------------------------------------------
-
-
-def _referred(column: Column, series: Any, upper: Any) -> Column:
-    """Return the column with reference, offset and grain."""
-    if family(column.dtype) != "number":
-        return _referred_time(column, series, upper)
-    if isinstance(column.kind, Integer):
-        middle = _middle(_both(read_ends(column, series, upper)))
-        if column.dtype == "object":
-            reference = _exactly(middle, [series] if upper is None else [series, upper])
-        else:
-            reference = int(min(max(middle, -_FARTHEST), _FARTHEST))
-        return replace(column, reference=_within(reference, column.kind.lower, column.kind.upper))
-    if isinstance(column.kind, Continuous) and column.kind.resolution is not None:
-        return _on_lattice(column, _both(read_ends(column, series, upper)))
-    return column
-
-
-def _middle(values: Floats) -> float:
-    values = values[np.isfinite(values)]
-    return float(np.partition(values, len(values) // 2)[len(values) // 2]) if len(values) else 0.0
-
-
-def _exactly(middle: float, sides: list[Any]) -> int:
-    """Return a value of the data that rounds to a float: near 1e50 floats lie far apart."""
-    values = (value for side in sides for value in side.dropna())
-    return int(next((value for value in values if float(value) == middle), middle))
-
-
-def _within(value: int, lower: int | None, upper: int | None) -> int:
-    value = value if lower is None else max(value, lower)
-    return value if upper is None else min(value, upper)
-
-
-def _referred_time(column: Column, series: Any, upper: Any) -> Column:
-    kind = column.kind
-    assert isinstance(kind, Continuous)
-    sides = [series] if upper is None else [series, upper]
-    if isinstance(series.dtype, pd.IntervalDtype):
-        sides = [pd.Series(series.array.left), pd.Series(series.array.right)]
-    known = [whole_parts(column, side) for side in sides if side.notna().any()]
-    whole = np.concatenate([np.empty(0, np.int64), *known])
-    if not len(whole):
-        # Any time will do, if it is not beyond a bound.
-        bounds = [bound for bound in (kind.lower, kind.upper) if bound is not None]
-        return replace(column, reference=math.floor(exact_time(column, bounds[0])) if bounds else 0)
-    reference = int(np.partition(whole, len(whole) // 2)[len(whole) // 2])
-    grain = int(np.gcd.reduce(whole - np.int64(reference)))
-    return replace(column, reference=reference, grain=max(abs(grain), 1))
-
-
-def _on_lattice(column: Column, values: Floats) -> Column:
-    """Find where the lattice of a rounded column starts, and its value amid the data."""
-    kind = column.kind
-    assert isinstance(kind, Continuous)
-    step = float(kind.resolution)
-    values = values[np.isfinite(values)]
-    starts = [float(bound) for bound in (kind.lower, kind.upper) if bound is not None]
-    starts = [0.0, *starts, *(math.fmod(value, step) for value in values[:1])]
-    fits = [start for start in starts if _fits(values, start, step, kind)]
-    if not fits:
-        note = f"some values are no multiples of {step:g}: rounded to them"
-        bounded = starts[1] if kind.lower is not None or kind.upper is not None else 0.0
-        column = replace(column, notes=(*column.notes, note), offset=bounded)
-    else:
-        column = replace(column, offset=fits[0])
-    line = column.axis
-    assert isinstance(line, LatticeAxis)
-    middle = np.clip(np.rint((_middle(values) - column.offset) / step), -_FARTHEST, _FARTHEST)
-    return replace(column, reference=int(np.clip(middle, line.first, line.last)))
-
-
-def _fits(values: Floats, start: float, step: float, kind: Continuous) -> bool:
-    """Say whether values are multiples of a step from a start, and some lie within the bounds."""
-    steps = (values - start) / step
-    if not (np.abs(steps - np.rint(steps)) <= _ROUNDED).all():
-        return False
-    if kind.lower is None or kind.upper is None:
-        return True
-    return bool(np.floor((kind.upper - start) / step) >= np.ceil((kind.lower - start) / step))
-
-
 # Guesses ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Guess:
-    """A kind, the dtype that values come back with, why, and notes."""
+    """A kind, the dtype that values come back with, why, and notes.
+
+    `offset` is where an inferred grid starts, and `looked` whether values were looked at.
+    """
 
     kind: Kind
     dtype: str
     reason: str
     notes: tuple[str, ...] = ()
+    offset: float | None = None
+    looked: bool = False
+
+
+def _exact(series: Any, upper: Any) -> bool:
+    """Say whether no cell is censored."""
+    if upper is None:
+        return True
+    if any(getattr(side.dtype, "kind", "") not in "iuf" for side in (series, upper)):
+        return bool(series.reset_index(drop=True).equals(upper.reset_index(drop=True)))
+    low, high = (side.to_numpy(dtype=np.float64, na_value=np.nan) for side in (series, upper))
+    return bool(np.array_equal(low, high, equal_nan=True))
+
+
+def _with_values(name: Name, found: _Guess, series: Any) -> _Guess:
+    """Refine a guess from the dtype by what the values show."""
+    kind, dtype = found.kind, found.dtype
+    if (
+        isinstance(kind, Categorical | Discrete)
+        or dtype == "object"
+        or dtype.startswith("interval[")
+    ):
+        return found
+    if family(dtype) == "number":
+        values = series.dropna().to_numpy(dtype=np.float64)
+        shown = shown_by_numbers(kind, values[np.isfinite(values)], dtype)
+    else:
+        whole = whole_parts(Column(name, Continuous(), dtype, ""), series)
+        shown = shown_by_times(whole, UNITS[unit(dtype)])
+    if shown is None:
+        return found
+    notes = tuple(note for note in found.notes if not note.startswith("whole numbers only"))
+    reason = "; ".join((found.reason, *shown.reasons))
+    return _Guess(shown.kind, dtype, reason, notes + shown.notes, shown.offset, looked=True)
+
+
+def _guessed(name: Any, series: Any, upper: Any) -> _Guess:
+    """Guess the kind of a column from the cells of both frames.
+
+    A column without censored cells has the kind that it has without `upper`.
+    """
+    sides = [series] if upper is None else [series, upper]
+    if len(sides) < 2 or any(getattr(side.dtype, "kind", "") not in "iuf" for side in sides):
+        return _guess(name, series)
+    if _exact(series, upper):
+        return _guess(name, series)
+    low, high = (side.to_numpy(dtype=np.float64, na_value=np.nan) for side in sides)
+    finite = [values[np.isfinite(values)] for values in (low, high)]
+    whole = all(bool((np.rint(values) == values).all()) for values in finite)
+    integers = [side for side in sides if side.dtype.kind in "iu"]
+    if integers and whole:  # the other side is a float where it is infinite
+        return _guess(name, integers[0], censored=True)
+    return _guess(name, series.astype(parse(_float_dtype(series))), censored=True)
 
 
 def _guess(name: Any, series: Any, censored: bool = False) -> _Guess:
@@ -332,6 +335,8 @@ def _completed(name: Any, series: Any, kind: Kind) -> _Guess:
     if isinstance(kind, Categorical):
         return _completed_categories(name, series, kind)
     guessed = _guess(name, series, censored=True)
+    if isinstance(kind, Discrete) and kind.values is None:
+        kind = Discrete(_occurring(name, series))
     if isinstance(guessed.kind, Categorical):
         raise TypeError(
             f"Expected column {name!r} to hold numbers or times, as {kind!r} says; got "
@@ -348,6 +353,16 @@ def _completed(name: Any, series: Any, kind: Kind) -> _Guess:
         notes = () if dtype == guessed.dtype else (f"comes back as {dtype}",)
         return _Guess(kind, dtype, "given", notes)
     return _Guess(kind, guessed.dtype, "given", guessed.notes)
+
+
+def _occurring(name: Any, series: Any) -> tuple[Any, ...]:
+    """Return the distinct values of a discrete column."""
+    if not series.notna().any():
+        raise ValueError(
+            f"Expected column {name!r} to hold a value; got only missing values. Give "
+            "Discrete(values=[...])."
+        )
+    return tuple(plain(value, f"column {name!r}") for value in series.dropna().unique())
 
 
 def _completed_categories(name: Any, series: Any, kind: Categorical) -> _Guess:
@@ -374,6 +389,11 @@ def _holds(dtype: str, values: Sequence[Any]) -> bool:
 
 def _whole(kind: Kind) -> bool:
     """Say whether all values of a kind are whole numbers if those seen are."""
+    if isinstance(kind, Discrete):
+        return all(
+            isinstance(value, int | float) and float(value).is_integer()
+            for value in kind.values or ()
+        )
     step = getattr(kind, "resolution", None)
     return isinstance(kind, Integer) or (isinstance(step, float | int) and float(step).is_integer())
 
@@ -392,30 +412,39 @@ def _float_inside(dtype: Any) -> str:
     return f"interval[float64, {dtype.closed}]" if whole else name_of(dtype)
 
 
-def _value_notes(kind: Kind, values: Any) -> tuple[str, ...]:
-    """Return notes on what a column's exact values show: a value that repeats, or rounding."""
+def _value_notes(column: Column, values: Any) -> tuple[str, ...]:
+    """Note what a column's exact values show: rounding, or a value that repeats.
+
+    Only one is advised. A rounded or integer column needs no atoms: each of its values has a mass.
+    """
+    kind = column.kind
     if not isinstance(kind, Continuous) or kind.resolution is not None or len(values) < 20:
         return ()
     values = values[:: max(1, len(values) // _ROWS)]
     distinct, counts = np.unique(values, return_counts=True)
-    notes = []
-    if len(distinct) > 1:
-        second, most = np.partition(counts, -2)[-2:]
-        value = distinct[counts.argmax()]
-        if most > 0.05 * len(values) and most > 3 * second and value not in kind.atoms:
-            share = f"{100 * most / len(values):.0f} %"
-            notes.append(f"{share} of rows are exactly {value:g}: consider atoms=({value:g},)")
-    return (*notes, *_rounding(values, distinct))
+    step = _rounding(values, distinct)
+    if step is not None:
+        instead = " instead of atoms" if kind.atoms else ""
+        return (f"multiples of {step} only: consider resolution={step}{instead}",)
+    if len(distinct) < 2 or any("Integer()" in note for note in column.notes):
+        return ()
+    second, most = np.partition(counts, -2)[-2:]
+    value = distinct[counts.argmax()]
+    if not (most > 0.05 * len(values) and most > 3 * second and value not in kind.atoms):
+        return ()
+    share = f"{100 * most / len(values):.0f} %"
+    listed = ", ".join(f"{atom:g}" for atom in sorted({*kind.atoms, float(value)}))
+    listed = listed if kind.atoms else f"{listed},"
+    return (f"{share} of rows are exactly {value:g}: consider atoms=({listed})",)
 
 
-def _rounding(values: Any, distinct: Any) -> tuple[str, ...]:
-    """Note the decimal step of which all values are multiples, if values repeat."""
+def _rounding(values: Any, distinct: Any) -> str | None:
+    """Return the decimal step of which all values are multiples, if values repeat."""
     whole = bool((np.rint(distinct) == distinct).all())
     if whole or len(distinct) < 3 or 2 * len(distinct) > len(values):
-        return ()
+        return None
     for digits in (1, 2, 3):
         scaled = distinct * 10.0**digits
         if (np.abs(scaled - np.rint(scaled)) < 1e-9 * np.maximum(1, np.abs(scaled))).all():
-            step = f"{10.0**-digits:g}"
-            return (f"multiples of {step} only: consider resolution={step}",)
-    return ()
+            return f"{10.0**-digits:g}"
+    return None

@@ -1,4 +1,4 @@
-"""Kinds of columns: continuous, integer or categorical, with bounds, steps, atoms, categories."""
+"""Kinds of columns: continuous, integer, discrete or categorical, with bounds, steps and atoms."""
 
 import datetime
 import math
@@ -12,7 +12,7 @@ import pandas as pd
 
 from marginals.columns.plain_values import plain
 
-__all__ = ["KINDS", "Categorical", "Continuous", "Integer", "Kind"]
+__all__ = ["KINDS", "Categorical", "Continuous", "Discrete", "Integer", "Kind"]
 
 _TIMES = (datetime.datetime, np.datetime64)
 _SPANS = (datetime.timedelta, np.timedelta64)
@@ -36,7 +36,8 @@ class Continuous(_Kind):
         lower, upper: bounds. Values lie strictly between them, unless the bound is an atom or
             `resolution` is given.
         resolution: the step that values are rounded to; each has the mass of its cell.
-        atoms: values with a mass of their own, such as 0 in a zero-inflated column.
+        atoms: values with a mass of their own, such as 0 in a zero-inflated column. With
+            `resolution` this mass adds to that of the value's cell.
 
     For a column of times, bounds and atoms are timestamps and `resolution` is a timedelta.
 
@@ -65,18 +66,54 @@ class Integer(_Kind):
 
     Args:
         lower, upper: the smallest and the largest value that the column can take.
+        atoms: values that occur more often than their neighbours suggest, such as 40 hours a week.
 
-    >>> Integer(lower=0)
-    Integer(lower=0)
+    >>> Integer(lower=0, atoms=(40,))
+    Integer(lower=0, atoms=(40,))
     """
 
     lower: int | None = None
     upper: int | None = None
+    atoms: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper"):
             object.__setattr__(self, name, _whole(name, getattr(self, name)))
+        whole = tuple(_whole("atoms", atom) for atom in _atoms(self.atoms))
+        object.__setattr__(self, "atoms", whole)
         _check_order(self.lower, self.upper)
+        _check_atoms(self)
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Discrete(_Kind):
+    """A column of few numbers, times or durations, each with its own probability.
+
+    Every component has a table of probabilities. Means, quantiles and ranges use the values.
+
+    Args:
+        values: the values that the column can take; by default those that occur.
+
+    >>> Discrete([36, 60])
+    Discrete(values=(36, 60))
+    """
+
+    values: tuple[Any, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.values is not None:
+            object.__setattr__(self, "values", _distinct_values(self.values))
+
+    @property
+    def lower(self) -> Any:
+        """The smallest value, None if the values are not given."""
+        return self.values[0] if self.values else None
+
+    @property
+    def upper(self) -> Any:
+        """The largest value, None if the values are not given."""
+        return self.values[-1] if self.values else None
 
 
 @final
@@ -98,10 +135,11 @@ class Categorical(_Kind):
             object.__setattr__(self, "categories", _categories(self.categories))
 
 
-Kind = Continuous | Integer | Categorical
+Kind = Continuous | Integer | Discrete | Categorical
 KINDS: dict[str, Any] = {
     "continuous": Continuous,
     "integer": Integer,
+    "discrete": Discrete,
     "categorical": Categorical,
 }
 
@@ -204,7 +242,27 @@ def _atoms(atoms: Any) -> tuple[Any, ...]:
         ) from None
 
 
-def _check_atoms(kind: Continuous) -> None:
+def _distinct_values(values: Any) -> tuple[Any, ...]:
+    """Return the values of a discrete column in rising order."""
+    if not isinstance(values, Iterable) or isinstance(values, str):
+        raise TypeError(
+            f"Expected `values` to be a list of numbers or times; got {values!r}. Put it in a list."
+        )
+    listed = [_checked("values", value) for value in values]
+    if not listed or None in listed:
+        raise ValueError(f"Expected `values` to hold values; got {listed}. Leave it out instead.")
+    try:
+        rising = tuple(sorted(listed))
+    except TypeError:
+        raise TypeError(
+            f"Expected `values` to be of one kind; got {listed}. Give numbers or times, not both."
+        ) from None
+    if len(set(rising)) != len(rising):
+        raise ValueError(f"Expected `values` to be distinct; got {rising}. Give each value once.")
+    return rising
+
+
+def _check_atoms(kind: Continuous | Integer) -> None:
     atoms = kind.atoms
     try:
         sorted([bound for bound in (kind.lower, kind.upper) if bound is not None] + list(atoms))
@@ -222,11 +280,6 @@ def _check_atoms(kind: Continuous) -> None:
                 f"Expected `atoms` to lie in [{kind.lower}, {kind.upper}]; got {atom!r}. Widen the "
                 "bounds, or leave it out."
             )
-    if atoms and kind.resolution is not None:
-        raise ValueError(
-            f"Expected `atoms` or `resolution`; got both, {atoms} and {kind.resolution!r}. Leave "
-            "out the atoms: every value of a rounded column has its own mass."
-        )
 
 
 def _categories(categories: Any) -> tuple[Any, ...]:

@@ -13,18 +13,23 @@ import numpy.typing as npt
 
 from marginals.cells.lattice_table import LatticeTable
 from marginals.columns.axis import Axis, ExactCells, Flags, Floats, checked, quiet
+from marginals.columns.dtypes import float_type
 from marginals.columns.kinds import Integer
 from marginals.columns.open_tail import bend_tail, log_bend, unbend_tail
 from marginals.columns.schema import Column
+from marginals.columns.value_grid import rational
 
 __all__ = ["LatticeAxis"]
 
 # A number within this many steps of a lattice value is that value: 0.1 + 0.2 is 0.3, and so is the
 # 0.3 of float32.
 _NEAR = 1e-6
-# A lattice with more steps than this in a standard deviation is as good as a line.
+# Values of float32 columns may be this far off, if they are so large in steps.
+_LOOSE = 0.05
+# A cell with more than this many to a standard deviation is as good as a point.
 _FINE = 500.0
 _MOST = float(np.finfo(np.float64).max)
+_MOST_UNIT = 10**15  # whole numbers beyond are rounded as floats
 # Cells of a table, and those on either side of the observed ones: half as many, within limits.
 _MOST_CELLS, _LEAST_MARGIN, _MOST_MARGIN = 4096, 8, 256
 
@@ -45,6 +50,8 @@ class LatticeAxis(Axis):
         column: the column.
         step, offset, origin: the lattice.
         lower, upper: bounds as numbers, infinite where there is none.
+        points: atoms as numbers. On the model's scale an atom is the middle of its cell, whose mass
+            is the atom's and the smooth part's.
     """
 
     column: Column
@@ -53,6 +60,7 @@ class LatticeAxis(Axis):
     origin: int
     lower: float
     upper: float
+    points: tuple[float, ...] = ()
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -74,29 +82,56 @@ class LatticeAxis(Axis):
 
         Other columns round what they observe, so that a value off the lattice can occur.
         """
-        wrong = (numbers < self.lower) | (numbers > self.upper)
+        wrong = self.beyond(numbers)
         if isinstance(self.column.kind, Integer):
             steps = self._steps(numbers)
             wrong |= np.isfinite(steps) & (steps != np.rint(steps))
         return wrong
+
+    def beyond(self, numbers: Floats) -> Flags:
+        """Say which values are beyond a bound."""
+        return (numbers < self.lower) | (numbers > self.upper)
 
     def has_mass(self, numbers: Floats) -> Flags:
         """Return True."""
         return np.ones(len(numbers), dtype=bool)
 
     def exact(self, numbers: Floats) -> ExactCells:
-        """Return the cells of observed values or, of a fine lattice, their middles.
+        """Return the cells of observed values; narrow ones as their middles.
 
-        On a fine lattice the mass of a cell is its width times the density, up to a relative error
-        of (width / scale)^2 / 24: 0.2 % where a leaf is as narrow as the learned scale allows.
+        The mass of a narrow cell is its width times the density, up to a relative error of
+        (width / scale)^2 / 24: 0.2 % where a leaf is as narrow as the learned scale allows.
         Evidence then stays exact values, whose joint densities are closed forms where those of many
-        intervals are integrals. The width goes into the slope.
+        intervals are integrals. The width goes into the slope. At an atom the mass of a narrow cell
+        is the atom's.
         """
-        if not self.is_fine:
-            return ExactCells(*self.rounded(numbers), np.zeros(len(numbers)))
+        lower, upper = self.rounded(numbers)
+        log_width = self._log_width(lower, upper)
+        narrow = log_width < -math.log(_FINE)
+        if not narrow.any():
+            return ExactCells(lower, upper, np.zeros(len(numbers)))
         middle = np.where(np.isnan(numbers), np.nan, self.point(numbers))
-        slope = np.where(np.isnan(middle), 0.0, -np.log(self.column.scale))
-        return ExactCells(middle, middle, slope)
+        slope = np.where(narrow & ~self.at_atom(numbers), log_width, 0.0)
+        if (narrow | np.isnan(numbers)).all():
+            return ExactCells(middle, middle, slope)
+        lower, upper = np.where(narrow, middle, lower), np.where(narrow, middle, upper)
+        return ExactCells(lower, upper, slope)
+
+    def _log_width(self, lower: Floats, upper: Floats) -> Floats:
+        if math.isinf(self.first) and math.isinf(self.last):
+            return np.where(np.isnan(lower), np.nan, -math.log(self.column.scale))
+        return np.log(upper - lower)
+
+    def at_atom(self, numbers: Floats) -> Flags:
+        """Say which values are atoms."""
+        if not self.points:
+            return np.zeros(len(numbers), dtype=bool)
+        return np.isin(np.rint(self._steps(numbers)), self._steps(np.array(self.points)))
+
+    @cached_property
+    def atom_points(self) -> tuple[float, ...]:
+        """The atoms on the model's scale, in rising order."""
+        return tuple(self.point(np.array(self.points)).tolist()) if self.points else ()
 
     def rounded(self, numbers: Floats) -> tuple[Floats, Floats]:
         """Return the cells of the nearest values."""
@@ -105,11 +140,6 @@ class LatticeAxis(Axis):
     def only(self, numbers: Floats) -> tuple[Floats, Floats]:
         """Return the cells of these values; a number off the lattice has none."""
         return self.between(numbers, numbers, low_closed=True)
-
-    @cached_property
-    def is_fine(self) -> bool:
-        """Whether cells are so narrow, relative to the column's spread, that densities suffice."""
-        return math.isinf(self.first) and math.isinf(self.last) and self.column.scale > _FINE
 
     def point(self, numbers: Floats) -> Floats:
         """Return the middles of the cells of values."""
@@ -195,16 +225,28 @@ class LatticeAxis(Axis):
         steps = (numbers - self.offset) / self.step
         steps = np.where(np.isfinite(numbers), np.clip(steps, -_MOST, _MOST), steps)
         near = np.rint(steps)
-        close = np.abs(steps - near) <= _NEAR + 8 * np.finfo(np.float64).eps * np.abs(steps)
+        error = 8 * np.finfo(np.float64).eps * np.abs(steps)
+        narrow = 8 * np.finfo(float_type(self.column.dtype)).eps * np.abs(steps)
+        error = np.maximum(error, np.minimum(narrow, _LOOSE))
+        close = np.abs(steps - near) <= _NEAR + error
         return np.where(close, near, steps) - float(self.origin)
 
     def _value(self, k: Floats) -> Floats:
         k = k + float(self.origin)
-        # 3 / 10 is the 0.3 that was typed, 3 * 0.1 is not.
-        inverse = np.rint(1 / self.step) if self.step < 1 else 0.0
-        tidy = inverse and abs(inverse * self.step - 1) < 1e-12
-        value = k / inverse if tidy else k * self.step
-        return value + self.offset
+        if self._ratio is None:
+            return k * self.step + self.offset
+        # One division of whole numbers: 3 / 10 is the 0.3 that was typed, 3 * 0.1 is not.
+        step, offset, unit = self._ratio
+        return (k * step + offset) / unit
+
+    @cached_property
+    def _ratio(self) -> tuple[int, int, int] | None:
+        """Step and offset as whole numbers of a common unit, if they are short fractions."""
+        step, offset = rational(self.step), rational(self.offset)
+        if step is None or offset is None:
+            return None
+        unit = math.lcm(step.denominator, offset.denominator)
+        return (int(step * unit), int(offset * unit), unit) if unit <= _MOST_UNIT else None
 
     def _cell(self, k: Floats) -> tuple[Floats, Floats]:
         lower = np.where(k <= self.first, -np.inf, self.to_model(self.bent(k)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import pandas as pd
 
 from marginals.columns.dtypes import base, parse
-from marginals.columns.kinds import KINDS, Categorical, Integer, Kind
+from marginals.columns.kinds import KINDS, Categorical, Continuous, Discrete, Kind
 from marginals.columns.plain_values import did_you_mean, from_json, to_json
 
 if TYPE_CHECKING:
@@ -69,6 +69,21 @@ class Column:
 
         return axis_of(self)
 
+    @property
+    def declared(self) -> bool:
+        """Whether the user gave the kind, which was not inferred then."""
+        return self.reason == "given"
+
+    @property
+    def listed(self) -> tuple[Any, ...] | None:
+        """The categories or the values of a discrete column in the order of their codes, or None.
+
+        Columns with codes have a table of probabilities in each component.
+        """
+        if isinstance(self.kind, Categorical):
+            return tuple(self.kind.categories or ())
+        return (self.kind.values or ()) if isinstance(self.kind, Discrete) else None
+
     @cached_property
     def codes(self) -> dict[Any, int]:
         """The code of each category; empty unless the column is categorical."""
@@ -101,6 +116,7 @@ class Column:
 class Schema:
     """The columns of a table, in order. Print it to see what was inferred, and why.
 
+    >>> from marginals import Integer
     >>> schema = Schema((Column("age", Integer(lower=0), "int64", "given"),))
     >>> schema.index("age")
     0
@@ -127,12 +143,9 @@ class Schema:
 
     @property
     def categories(self) -> dict[int, int]:
-        """The number of categories of each categorical column, by position."""
-        return {
-            i: len(column.kind.categories or ())
-            for i, column in enumerate(self.columns)
-            if isinstance(column.kind, Categorical)
-        }
+        """The number of categories, or values, of each column that is a table, by position."""
+        listed = {i: column.listed for i, column in enumerate(self.columns)}
+        return {i: len(values) for i, values in listed.items() if values is not None}
 
     @property
     def build_options(self) -> dict[str, Any]:
@@ -141,12 +154,7 @@ class Schema:
 
         atoms = {i: column.atoms for i, column in enumerate(self.columns) if column.atoms}
         axes = {i: column.axis for i, column in enumerate(self.columns) if i not in atoms}
-        # Values of a fine lattice are exact points already.
-        lattices = {
-            i: axis.cells
-            for i, axis in axes.items()
-            if isinstance(axis, LatticeAxis) and not axis.is_fine
-        }
+        lattices = {i: axis.cells for i, axis in axes.items() if isinstance(axis, LatticeAxis)}
         return {"categories": self.categories, "atoms": atoms, "lattices": lattices}
 
     def atoms(self, column: Name) -> tuple[float, ...]:
@@ -264,7 +272,7 @@ def _check_stored(column: Column) -> None:
         and all(type(number) is int for number in whole)
         and type(column.ordered) is bool
         and len(column.atoms) == len(getattr(column.kind, "atoms", ()))
-        and not (isinstance(column.kind, Categorical) and column.kind.categories is None)
+        and column.listed != ()
     )
     if not (sound and column.scale > 0 and column.grain > 0):
         raise ValueError(f"column {column.name!r} is {column}")
@@ -281,17 +289,24 @@ def _row(column: Column) -> tuple[str, ...]:
 def _values(column: Column) -> str:
     """Describe the values that a column can take."""
     kind = column.kind
-    if isinstance(kind, Categorical):
-        shown = [str(value) for value in (kind.categories or ())[:4]]
-        more = [f"... ({len(kind.categories or ())})"] if len(kind.categories or ()) > 4 else []
-        return (" < " if column.ordered else ", ").join(shown + more)
+    if column.listed is not None:
+        shown = [str(value) for value in column.listed[:4]]
+        more = [f"... ({len(column.listed)})"] if len(column.listed) > 4 else []
+        ordered = column.ordered or isinstance(kind, Discrete)
+        return (" < " if ordered else ", ").join(shown + more)
+    assert not isinstance(kind, Categorical | Discrete)
     if kind.lower is None and kind.upper is None:
         text = ""
     else:
         low = "-inf" if kind.lower is None else kind.lower
         text = f"{low} to {'inf' if kind.upper is None else kind.upper}"
-    if isinstance(kind, Integer):
-        return text
-    rounded = "" if kind.resolution is None else f"steps of {kind.resolution}"
-    atoms = "atoms at " + ", ".join(map(str, kind.atoms)) if kind.atoms else ""
+    step = kind.resolution if isinstance(kind, Continuous) else None
+    rounded = "" if step is None else f"steps of {step}"
+    atoms = "atoms at " + _some(kind.atoms) if kind.atoms else ""
     return ", ".join(part for part in (text, rounded, atoms) if part)
+
+
+def _some(values: tuple[Any, ...]) -> str:
+    """Return the first few values, and how many there are."""
+    more = f", ... ({len(values)})" if len(values) > 6 else ""
+    return ", ".join(map(str, values[:6])) + more

@@ -100,7 +100,7 @@ def build(
         weight = checked_weight(sample_weight, len(evidence), "sample_weight", "data")
         if init in ("em", "scales"):
             evidence = evidence.rows(drawn_by_weight(weight, seed).to(evidence.lower.device))
-    x = _sample_of_rows(evidence, seed).midpoints().double().cpu()  # (N, D)
+    x = _sample_of_rows(evidence, seed).midpoints(atoms).double().cpu()  # (N, D)
     tied: tuple[int, ...] = ()
     if tensor == "copula":
         tied = _coupled(evidence, coupled, categories, atoms, lattices)
@@ -159,22 +159,29 @@ def couplable(
     lattices: Mapping[int, Lattice] | None = None,
 ) -> tuple[int, ...]:
     """Return the columns that copula components couple by default."""
-    observed = (~evidence.lower.isnan()).double().sum(0).clamp_min(1)
-    share = ((evidence.lower < evidence.upper).double().sum(0) / observed).tolist()
     # Several intervals in a row would cost an integral over all of them at each step.
-    exact = [c for c, s in zip(evidence.columns, share, strict=True) if s < 0.5]
+    exact = [c for c in evidence.columns if _is_mostly_exact(evidence, c)]
     tables = _tables(evidence, lattices or {})
     found = {*exact, *(c for c, table in tables.items() if _is_coupled(evidence, c, table))}
     return tuple(sorted(c for c in found if c not in categories and c not in atoms))
 
 
+def _is_mostly_exact(evidence: Evidence, column: int) -> bool:
+    cells = evidence.select([column])
+    observed = (~cells.lower.isnan()).double().sum().clamp_min(1)
+    return float((cells.lower < cells.upper).double().sum() / observed) < 0.5
+
+
 def _tables(evidence: Evidence, lattices: Mapping[int, Lattice]) -> dict[int, LatticeTable | None]:
     """Tabulate the cells of lattices from the first to the last that was observed.
 
-    None stands for a fine lattice; one that has neither a table nor narrow cells is left out.
+    None stands for a fine lattice; one that has neither a table nor narrow cells is left out, and
+    so is one whose cells are so narrow that most of them are exact points already.
     """
     found = {}
     for column, lattice in lattices.items():
+        if _is_mostly_exact(evidence, column):
+            continue
         seen = evidence.select([column]).midpoints()
         seen = seen[seen.isfinite()]
         table = lattice(float(seen.min()), float(seen.max())) if len(seen) else None

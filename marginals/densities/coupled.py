@@ -477,8 +477,8 @@ class CoupledDensity(LeafDensity):
         rows = given.lower.new_empty(*components.shape, self.columns)
         loose, tied = self._split(range(self.columns))
         cells, parts = given.select(self.coupled), self.components(range(len(self.coupled)))
-        scored = tie(self._family, range(len(self.coupled)), parts, cells)
-        drawn = draw_scores(scored, components, generator)
+        scored = tie(self._family, range(len(self.coupled)), parts, cells, rows.dtype)
+        drawn = draw_scores(scored, components, rows.dtype, generator)
         rows[..., tied] = draw_values(
             drawn, components, self._family, parts, self.lattices, cells, generator
         ).to(rows.dtype)

@@ -27,7 +27,12 @@ class Drawn(NamedTuple):
     held: Tensor  # (B, S, J), whether a cell was exact or an interval
 
 
-def draw_scores(tied: Tied, components: Tensor, generator: torch.Generator | None = None) -> Drawn:
+def draw_scores(
+    tied: Tied,
+    components: Tensor,
+    dtype: torch.dtype,
+    generator: torch.Generator | None = None,
+) -> Drawn:
     """Draw the scores of all columns given exact cells and intervals.
 
     The intervals come first, exactly (see `numerics.ghk.sample_box` for rows of tiny
@@ -36,17 +41,19 @@ def draw_scores(tied: Tied, components: Tensor, generator: torch.Generator | Non
     Args:
         tied: the coupled cells.
         components: of each draw, (B, S).
+        dtype: of the scores.
         generator: source of the draws.
     """
+    loadings, unique = tied.loadings.to(dtype), tied.unique.to(dtype)
     if tied.low is None:
-        parts = (tied.scores, tied.loadings, tied.unique, tied.exact)
+        parts = (tied.scores.to(dtype), loadings, unique, tied.exact)
         scores, fitted = factors.sample_with_means(*parts, components, generator)
         return Drawn(scores, fitted, tied.exact[:, None].expand_as(scores))
     rows, draws = components.shape
     index = torch.arange(rows, device=components.device).repeat_interleave(draws)  # (N,)
     chosen = components.flatten()
     posterior = factors.posterior_of_factors(tied.scores, tied.loadings, tied.unique, tied.exact)
-    scores, inside = tied.scores[index, chosen], tied.inside()[index]  # (N, J)
+    scores, inside = tied.scores[index, chosen].to(dtype), tied.inside()[index]  # (N, J)
     most = int(tied.counts().max()) if rows else 0
     if most:
         at = interval_places(tied, index, most)  # (N, c)
@@ -63,7 +70,7 @@ def draw_scores(tied: Tied, components: Tensor, generator: torch.Generator | Non
     # One component per row: the scores of the others are not read.
     wide = scores[:, None].expand(-1, tied.scores.shape[1], -1)
     known = tied.exact[index] | inside
-    parts = (wide, tied.loadings, tied.unique, known)
+    parts = (wide, loadings, unique, known)
     drawn, fitted = factors.sample_with_means(*parts, chosen[:, None], generator)
     shape = (rows, draws, scores.shape[1])
     return Drawn(drawn.reshape(shape), fitted.reshape(shape), known.reshape(shape))
@@ -90,11 +97,12 @@ def draw_values(
         generator: source of the draws.
     """
     every = range(drawn.scores.shape[-1])
-    spread = parts.log_scale.exp().T[chosen]  # (B, S, J)
-    location = parts.location.T[chosen]
+    like = drawn.scores
+    spread = parts.log_scale.exp().to(like).T[chosen]  # (B, S, J)
+    location = parts.location.to(like).T[chosen]
     y, middle = (location + spread * z for z in (drawn.scores, drawn.fitted))
     x = family.unscale(y.flatten(0, 1).T, every).to(cells.lower.dtype)  # (J, B S)
-    spread = spread * parts.unique[chosen].sqrt()
+    spread = spread * parts.unique.to(like)[chosen].sqrt()
     for column in lattices.tabulated:
         j = cells.columns.index(column)
         free = ~drawn.held[..., j].flatten()

@@ -57,7 +57,13 @@ class Tied:
         return ~((low[:, 0] == -torch.inf) & (high[:, 0] == torch.inf))
 
 
-def tie(family: SharedLeaves, own: Sequence[int], parts: Components, cells: Evidence) -> Tied:
+def tie(
+    family: SharedLeaves,
+    own: Sequence[int],
+    parts: Components,
+    cells: Evidence,
+    dtype: torch.dtype | None = None,
+) -> Tied:
     """Bring coupled cells onto the scale of their components' scores.
 
     Args:
@@ -65,24 +71,23 @@ def tie(family: SharedLeaves, own: Sequence[int], parts: Components, cells: Evid
         own: the columns' positions in the family.
         parts: the components of these columns.
         cells: the evidence about them.
+        dtype: of the ends of intervals.
     """
     lower, upper = cells.by_column()
     exact = lower == upper  # (n, B)
     y, log_slope = family.scale(torch.where(exact, upper, torch.nan), own)
     location, log_scale = parts.location, parts.log_scale  # (n, K)
-    spread = log_scale.exp()[:, None]
-    z = standardise(y[..., None], location[:, None], spread)  # (n, B, K)
+    z = standardise(y[..., None], location[:, None], log_scale.exp()[:, None])  # (n, B, K)
     slope = torch.where(exact, log_slope, 0.0).sum(0)[:, None]
     widths = exact.T.to(log_scale.dtype) @ log_scale
     low = high = gap = None
     if cells.has_intervals:
         inside = (lower < upper) & ~((lower == -torch.inf) & (upper == torch.inf))
-        ends = family.learned.ends(
-            torch.where(inside, lower, -torch.inf), torch.where(inside, upper, torch.inf), own
-        )
+        bounds = torch.where(inside, lower, -torch.inf), torch.where(inside, upper, torch.inf)
+        ends = family.learned.ends(*bounds, own, dtype)
+        centre, spread = (t[:, None].to(ends[0]) for t in (location, log_scale.exp()))
         low, high = (
-            standardise(end[..., None], location[:, None], spread).permute(1, 2, 0)
-            for end in ends[:2]
+            standardise(end[..., None], centre, spread).permute(1, 2, 0) for end in ends[:2]
         )
         # A finite end may overflow, but (inf, inf] would be no interval at all.
         limits = torch.finfo(low.dtype)

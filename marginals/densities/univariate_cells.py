@@ -1,5 +1,7 @@
 """Values of cells under univariate distributions: densities, masses and tails."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -21,15 +23,21 @@ def log_cells(parts: Univariates, cells: Evidence) -> Tensor:
     return torch.where(cells.lower < cells.upper, _log_mass(parts, lower, upper), exact)
 
 
-def log_tails(parts: Univariates, cells: Evidence) -> Tensor:
+def log_tails(parts: Univariates, cells: Evidence, categories: Sequence[int | None]) -> Tensor:
     """Return the log of the smaller of P(X <= cell) and P(X >= cell), (B, n).
 
     A category has no order: its log mass is returned instead. Missing cells get an arbitrary value.
+
+    Args:
+        parts: univariates of the columns of the cells.
+        cells: B rows of evidence.
+        categories: the number of categories of each of the density's columns, None if continuous.
     """
     lower, upper = _ends(parts, cells)
     high = _evaluate(parts, upper)
     low = _evaluate(parts, lower) if cells.intervals else high
-    discrete = torch.tensor(parts.discrete, device=lower.device)
+    coded = [categories[c] is not None for c in cells.columns]
+    discrete = torch.tensor(coded, device=lower.device)
     return torch.where(discrete, high.log_density, torch.minimum(high.log_cdf, low.log_sf))
 
 

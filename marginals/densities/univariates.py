@@ -10,6 +10,7 @@ from torch import Tensor
 from marginals.leaves import LeafEvaluation, Leaves
 from marginals.leaves.learned_scale import FARTHEST_PLAIN, log_odds_and_slope
 from marginals.numerics import invert_monotone, log_shares, logsumexp, narrow_bracket
+from marginals.numerics.inversion import NOISE_OF_SUMS
 
 
 class Univariates(ABC):
@@ -210,7 +211,7 @@ class UnivariateMixture(Univariates):
         near = bool((target.abs() < FARTHEST_PLAIN).all())
         function = self._plain_logit_and_slope if near else self.logit_and_slope
         start, high = narrow_bracket(function, target, start, high)
-        smooth = invert_monotone(function, target, start, high)
+        smooth = invert_monotone(function, target, start, high, noise=NOISE_OF_SUMS)
         # Where the CDF jumps, at an atom, the solution is one of two neighbours: the upper one.
         up, down = torch.full_like(smooth, torch.inf), torch.full_like(smooth, -torch.inf)
         for x in (smooth.nextafter(up), smooth, smooth.nextafter(down)):

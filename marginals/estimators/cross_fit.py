@@ -114,7 +114,7 @@ def cross_fit(
             f"Expected `folds` to lie between 2 and the {len(frame)} rows of `X`; got {folds}."
         )
     kinds = columns if columns is not None else getattr(model, "columns", None)
-    schema = infer(frame, kinds)
+    schema = infer(frame, kinds, guess=getattr(model, "guess", True))
     if scores:
         frame, schema = _normal_scores(frame, schema)
     random = check_random_state(random_state)
@@ -132,7 +132,7 @@ def _fitted(
     model: MDMA, schema: Schema, frame: pd.DataFrame, held: npt.NDArray[np.intp]
 ) -> tuple[Density, Evidence]:
     """Fit a copy to all but the held-out rows; return it with these, on its own scale."""
-    own = clone(model).set_params(columns={c.name: c.kind for c in schema})
+    own = clone(model).set_params(columns={c.name: c.kind for c in schema}, guess=False)
     own.fit(frame.iloc[np.setdiff1d(np.arange(len(frame)), held)])
     return own.module_, encode(own.schema_, frame.iloc[held]).evidence
 
@@ -152,4 +152,4 @@ def _normal_scores(frame: pd.DataFrame, schema: Schema) -> tuple[pd.DataFrame, S
         score[known] = ndtri((ranks - 0.5) / max(1, len(ranks)))
         out.isetitem(place, score)
         kinds[column.name] = Continuous()
-    return out, infer(out, kinds)
+    return out, infer(out, kinds, guess=False)

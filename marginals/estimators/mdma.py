@@ -70,7 +70,9 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         learning_rate: the learning rate of a single model.
         batch_size: rows in a training step of a single model.
         max_steps: the most training steps of a single model; None chooses by the size of the table.
-        columns: by name, kinds that override those inferred from dtypes.
+        columns: by name, kinds that override those inferred.
+        guess: infer grids, atoms, bounds and tables of few numbers from the values of columns that
+            `columns` does not name. With False, kinds follow from dtypes alone.
         max_seconds: the most seconds of training, instead of those of the effort.
         validation_fraction: the share of rows held out to validate a single model.
         n_jobs: processes on a CPU; None for all cores, or one if the effort is "fast".
@@ -113,6 +115,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         batch_size: int | None = None,
         max_steps: int | None = None,
         columns: Mapping[Any, Any] | None = None,
+        guess: bool = True,
         max_seconds: float | None = None,
         validation_fraction: float = 0.1,
         n_jobs: int | None = None,
@@ -134,6 +137,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         self.batch_size = batch_size
         self.max_steps = max_steps
         self.columns = columns
+        self.guess = guess
         self.max_seconds = max_seconds
         self.validation_fraction = validation_fraction
         self.n_jobs = n_jobs
@@ -162,7 +166,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         frame = input_frame(X)
         top = None if upper is None else input_frame(upper)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        schema = infer(frame, self.columns, upper=top)
+        schema = infer(frame, self.columns, upper=top, guess=self.guess)
         data = encode(schema, frame, upper=top).evidence
         held = None if validation is None else encode(schema, input_frame(validation)).evidence
         weight = None if sample_weight is None else torch.as_tensor(np.asarray(sample_weight))

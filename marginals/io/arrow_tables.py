@@ -2,12 +2,15 @@
 
 import importlib
 import io
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, final
 
+import numpy as np
 import pandas as pd
 
 from marginals.io.safe_files import FileError
+from marginals.io.stored_rows import Edit, check_distinct
 
 _ARROW_FILE = b"ARROW1"  # how a file starts; a stream, as it comes through a pipe, does not
 
@@ -33,6 +36,12 @@ def open_parquet(source: Source) -> Any:
 
 def arrow_reader(source: Source, kind: str, columns: Sequence[str] | None, rows: int) -> Any:
     """Return a `pyarrow.RecordBatchReader`; of Parquet, with those of `columns` that exist."""
+    reader = _reader(source, kind, columns, rows)
+    check_distinct(reader.schema.names)
+    return reader
+
+
+def _reader(source: Source, kind: str, columns: Sequence[str] | None, rows: int) -> Any:
     pa, ipc = pyarrow(), pyarrow("ipc")
     if kind == "parquet":
         file = open_parquet(source)
@@ -103,6 +112,82 @@ def _nullable(arrow_type: Any) -> Any:
 
 
 @final
+@dataclass(frozen=True)
+class ArrowRows:
+    """Some rows of a Parquet or Arrow file.
+
+    Args:
+        table: The `pyarrow.Table`.
+    """
+
+    table: Any
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self.table.column_names)
+
+    def frame(
+        self, columns: Collection[str] | None = None, dtypes: Mapping[str, Any] | None = None
+    ) -> pd.DataFrame:
+        """Return some columns, by default all, as pandas holds them; `dtypes` is for text."""
+        some = [name for name in self.names if columns is None or name in columns]
+        return to_pandas(self.table.select(some))
+
+    def converted(self, dtypes: Mapping[str, Any]) -> pd.DataFrame:
+        """Return all columns for another format."""
+        return self.frame()
+
+    def take(self, places: Sequence[int]) -> "ArrowRows":
+        """Return some rows."""
+        return ArrowRows(self.table.take(list(places)))
+
+    def joined(self, other: "ArrowRows") -> "ArrowRows":
+        """Return these rows and then others of the same file."""
+        return ArrowRows(pyarrow().concat_tables([self.table, other.table]))
+
+    def edited(self, edit: Edit) -> "ArrowRows":
+        """Return the rows with some cells, or columns, changed; copied columns keep their type."""
+        table = self.table if edit.keep is None else self.table.select(list(edit.keep))
+        check_distinct((*edit.before, *table.column_names, *edit.after))
+        for name, fills in edit.fills.items():
+            place = table.column_names.index(name)
+            filled = _with_cells(table.column(place), fills)
+            table = table.set_column(place, table.schema.field(place), filled)
+        for place, (name, values) in enumerate(edit.before.items()):
+            table = table.add_column(place, name, pyarrow().array(values))
+        for name, values in edit.after.items():
+            table = table.append_column(name, pyarrow().array(values))
+        return ArrowRows(table)
+
+
+def _with_cells(column: Any, fills: Mapping[int, Any]) -> Any:
+    """Return a column with some cells replaced by values, in its own type."""
+    if not fills:
+        return column
+    places = np.arange(len(column))
+    places[list(fills)] = len(column) + np.arange(len(fills))
+    new = _cast(pyarrow().array(list(fills.values()), from_pandas=True), column.type)
+    both = pyarrow().chunked_array([*column.chunks, new], column.type)
+    return both.take(pyarrow().array(places))
+
+
+def _cast(values: Any, wanted: Any) -> Any:
+    """Cast values to a type; numbers to the nearest integer, times to a coarser unit."""
+    types = pyarrow("types")
+    if types.is_dictionary(wanted):
+        return _cast(values, wanted.value_type).dictionary_encode().cast(wanted)
+    if types.is_integer(wanted) and types.is_floating(values.type):
+        values = pyarrow("compute").round(values)
+    if types.is_temporal(wanted) and types.is_temporal(values.type):
+        return values.cast(wanted, safe=False)
+    return values.cast(wanted, safe=not (types.is_floating(wanted) or types.is_decimal(wanted)))
+
+
+@final
 class ArrowSink:
     """Write a table in parts to an open binary file.
 
@@ -121,18 +206,58 @@ class ArrowSink:
         self.file = file
         self.schema: Any = None
         self.writer: Any = None
+        # A file, unlike a stream, holds one dictionary for each column, which may only grow.
+        self.dictionaries: dict[str, Any] | None = {} if kind == "arrow" and not stream else None
 
-    def append(self, frame: pd.DataFrame) -> None:
+    def append(self, part: pd.DataFrame | ArrowRows) -> None:
         """Write rows; the first part decides the types."""
-        frame = frame.rename(columns=str)  # as in the file
-        table = pyarrow().Table.from_pandas(frame, schema=self.schema, preserve_index=False)
+        if isinstance(part, ArrowRows):
+            table = part.table
+        else:
+            frame = part.rename(columns=str)  # as in the file
+            table = pyarrow().Table.from_pandas(frame, schema=self.schema, preserve_index=False)
         if self.writer is None:
             self.schema = table.schema
-            self.writer = self.open(self.file, self.schema)
-        self.writer.write_table(table)
+            self.writer = self._opened()
+        self.writer.write_table(self._with_grown_dictionaries(table))
+
+    def _opened(self) -> Any:
+        if self.dictionaries is None:
+            return self.open(self.file, self.schema)
+        options = pyarrow("ipc").IpcWriteOptions(emit_dictionary_deltas=True)
+        return self.open(self.file, self.schema, options=options)
+
+    def _with_grown_dictionaries(self, table: Any) -> Any:
+        if self.dictionaries is None:
+            return table
+        for place, field in enumerate(table.schema):
+            if pyarrow("types").is_dictionary(field.type):
+                known = self.dictionaries.get(field.name)
+                column = _with_dictionary(table.column(place), known)
+                table = table.set_column(place, field, column)
+                if column.num_chunks:
+                    self.dictionaries[field.name] = column.chunk(0).dictionary
+        return table
 
     def close(self) -> None:
         """Write the end of the file."""
         if self.writer is not None:
             self.writer.close()
         self.file.flush()
+
+
+def _with_dictionary(column: Any, known: Any) -> Any:
+    """Return a dictionary column whose dictionary starts with the known one."""
+    pa, compute = pyarrow(), pyarrow("compute")
+    chunks = column.unify_dictionaries().chunks
+    if known is None or not chunks:
+        return pa.chunked_array(chunks, column.type)
+    own = chunks[0].dictionary
+    fresh = own.filter(compute.invert(compute.is_in(own, value_set=known)))
+    grown = pa.concat_arrays([known, fresh])
+    places = compute.index_in(own, value_set=grown).cast(column.type.index_type)
+    kinds = {"ordered": column.type.ordered}
+    return pa.chunked_array(
+        [pa.DictionaryArray.from_arrays(places.take(c.indices), grown, **kinds) for c in chunks],
+        column.type,
+    )

@@ -1,12 +1,13 @@
 """A uniform random sample of a file of any size, and the categories of the whole file."""
 
 import contextlib
+import io
 import itertools
 import math
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Any, Generic, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +20,10 @@ from marginals.io.arrow_tables import (
     pyarrow,
     to_pandas,
 )
-from marginals.io.safe_files import FileError, Path
-from marginals.io.tables import format_of, opened, selected
-from marginals.io.text_tables import SEPARATORS, Dtypes, is_text, raw_batches, read_text, retyped
+from marginals.io.safe_files import Path
+from marginals.io.tables import format_of, opened, peekable, selected
+from marginals.io.text_dialect import SEPARATORS, recognise
+from marginals.io.text_tables import Dtypes, is_text, raw_batches, read_text, retyped
 
 BATCH_ROWS = 65_536  # read at a time
 MOST_CATEGORIES = 100_000  # a text column with more distinct values is an identifier
@@ -95,9 +97,6 @@ Wanted = Callable[[str, bool], bool]  # by a column's name and whether it holds 
 
 
 def _from_arrow(schema: Any, tables: Iterable[Any], rows: int, seed: int, wanted: Wanted) -> Sample:
-    twice = [name for name in schema.names if schema.names.count(name) > 1]
-    if twice:
-        raise FileError(f"Expected each column name once; got {twice[0]!r} twice. Rename one.")
     pool = Reservoir(rows, seed, _select_arrow, _join_arrow)
     distinct = _Distinct(f.name for f in schema if wanted(f.name, is_categorical(f.type)))
     for table in tables:
@@ -114,39 +113,42 @@ def _from_arrow(schema: Any, tables: Iterable[Any], rows: int, seed: int, wanted
 
 
 def _from_text(
-    source: IO[bytes], kind: str, dtypes: Dtypes, rows: int, seed: int, wanted: Wanted
+    source: io.BufferedReader, kind: str, dtypes: Dtypes, rows: int, seed: int, wanted: Wanted
 ) -> Sample:
     with _seekable(source) as file:
-        start = read_text(file, kind, dtypes, rows + 1)
+        layout = recognise(file, kind)
+        start = read_text(file, layout.dialect, layout.names, dtypes, rows + 1)
         if len(start) <= rows:  # the whole file: types are inferred from whole columns
             return Sample(start, len(start))
         distinct = _Distinct(name for name in start if wanted(name, is_text(start[name])))
         del start
         file.seek(0)
         pool = Reservoir(rows, seed, _select_frame, pd.concat)
-        for batch in raw_batches(file, kind, BATCH_ROWS):
+        for batch in raw_batches(file, layout, BATCH_ROWS):
             for name in list(distinct.found):
                 distinct.add(name, batch[name].unique())
             pool.add(batch, len(batch))
     # Types are inferred from the sample as they would be from a file of these rows.
-    frame = retyped(pool.rows_kept(), dtypes)
+    frame = retyped(pool.rows_kept(), layout.dialect, dtypes)
     for name, values in distinct.found.items():
-        typed = retyped(pd.DataFrame({name: list(values)}), dtypes)[name] if len(values) else []
+        cells = pd.DataFrame({name: list(values)})
+        typed = retyped(cells, layout.dialect, dtypes)[name] if len(values) else []
         distinct.found[name] = dict.fromkeys(value for value in typed if not pd.isna(value))
     return _sample(frame, pool.seen, distinct)
 
 
 @contextlib.contextmanager
-def _seekable(source: IO[bytes]) -> Iterator[IO[bytes]]:
+def _seekable(source: io.BufferedReader) -> Iterator[io.BufferedReader]:
     """Yield a file that can be read twice: what comes through a pipe goes to disk first."""
     if source.seekable():
         yield source
         return
-    with tempfile.TemporaryFile() as file:
+    with tempfile.TemporaryFile() as disk:
         while block := source.read(1 << 20):
-            file.write(block)
-        file.seek(0)
-        yield file
+            disk.write(block)
+        disk.seek(0)
+        with peekable(disk) as file:
+            yield file
 
 
 def _select_frame(frame: pd.DataFrame, mask: Mask) -> pd.DataFrame:

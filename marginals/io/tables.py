@@ -10,12 +10,13 @@ import io
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from marginals.io.arrow_tables import (
+    ArrowRows,
     ArrowSink,
     arrow_batches,
     arrow_reader,
@@ -24,7 +25,10 @@ from marginals.io.arrow_tables import (
     to_pandas,
 )
 from marginals.io.safe_files import FileError, Path, replacing
-from marginals.io.text_tables import SEPARATORS, TextSink, read_text, text_batches
+from marginals.io.stored_rows import StoredRows
+from marginals.io.text_dialect import PEEK_BYTES, SEPARATORS, recognise
+from marginals.io.text_rows import TextRows, TextSink, text_rows
+from marginals.io.text_tables import read_text
 
 FORMATS = ("csv", "tsv", "parquet", "arrow")
 _SUFFIXES = {
@@ -91,7 +95,8 @@ def read(
     kind = format_of(path, format)
     with opened(path, kind) as source:
         if kind in SEPARATORS:
-            frame = read_text(source, kind, dtypes)
+            layout = recognise(source, kind)
+            frame = read_text(source, layout.dialect, layout.names, dtypes)
         else:
             frame = to_pandas(arrow_reader(source, kind, columns, 1 << 20).read_all())
     return selected(frame, columns, path)
@@ -109,22 +114,38 @@ def batches(
     The index counts through all batches. The other arguments are those of `read`. Columns of a text
     file that `dtypes` does not name are inferred again in each batch.
     """
+    start = 0
+    with contextlib.closing(stored(path, rows, format, columns)) as parts:
+        for part in parts:
+            with explained(path, format_of(path, format)):
+                frame = part.frame(columns, dtypes)
+            frame.index = pd.RangeIndex(start, start + len(frame))
+            start += len(frame)
+            yield selected(frame, columns, path)
+
+
+def stored(
+    path: Path,
+    rows: int = 65_536,
+    format: str | None = None,
+    columns: Sequence[str] | None = None,
+) -> Generator[StoredRows, None, None]:
+    """Read a table in batches, as the file stores it; a table without rows is one empty batch.
+
+    Parquet is read only where it holds `columns`; the other arguments are those of `batches`.
+    """
     if rows < 1:
         raise ValueError(f"Expected `rows` to be at least 1; got {rows}.")
     kind = format_of(path, format)
-    start = 0
     with opened(path, kind) as source:
-        frames: Any
+        parts: Any
         if kind in SEPARATORS:
-            frames = text_batches(source, kind, dtypes, rows)
+            parts = text_rows(source, kind, rows)
         else:
-            frames = arrow_batches(source, kind, columns, rows)
-        with contextlib.closing(frames):  # before the file is closed
-            for part in frames:
-                frame = part if kind in SEPARATORS else to_pandas(part)
-                frame.index = pd.RangeIndex(start, start + len(frame))
-                start += len(frame)
-                yield selected(frame, columns, path)
+            parts = arrow_batches(source, kind, columns, rows)
+        with contextlib.closing(parts):  # before the file is closed
+            for part in parts:
+                yield part if kind in SEPARATORS else ArrowRows(part)
 
 
 def count(path: Path, format: str | None = None) -> int | None:
@@ -142,7 +163,8 @@ def names(path: Path, format: str | None = None) -> list[str] | None:
     if os.fspath(path) == "-":
         return None
     if kind in SEPARATORS:
-        return [str(name) for name in next(iter(batches(path, 1, kind))).columns]
+        with opened(path, kind) as source:
+            return list(recognise(source, kind).names)
     with opened(path, kind) as source:
         schema = arrow_reader(source, kind, None, 1).schema
         return [str(name) for name in to_pandas(schema.empty_table()).columns]
@@ -155,14 +177,32 @@ def opened(path: Path, kind: str) -> Iterator[Any]:
     with explained(path, kind):
         if name == "-":
             pipe = sys.stdin.buffer
-            yield pipe if kind in SEPARATORS else io.BytesIO(pipe.read())
+            if kind in SEPARATORS:
+                with peekable(pipe) as file:
+                    yield file
+            else:
+                yield io.BytesIO(pipe.read())
             return
         _check_file(name)
         if kind not in SEPARATORS:
             yield name
             return
-        with gzip.open(name, "rb") if _is_gzip(name) else open(name, "rb") as file:
+        with (
+            gzip.open(name, "rb") if _is_gzip(name) else open(name, "rb") as bytes_,
+            peekable(bytes_) as file,
+        ):
             yield file
+
+
+@contextlib.contextmanager
+def peekable(source: Any) -> Iterator[io.BufferedReader]:
+    """Yield a reader that can look ahead, and leave `source` open."""
+    file = io.BufferedReader(source, PEEK_BYTES)
+    try:
+        yield file
+    finally:
+        with contextlib.suppress(ValueError):  # closed by a reader that failed
+            file.detach()
 
 
 @contextlib.contextmanager
@@ -170,8 +210,10 @@ def explained(path: Path, kind: str) -> Iterator[None]:
     """Name the file when a library's error gives only the reason."""
     try:
         yield
-    except FileError:
-        raise
+    except FileError as error:
+        if os.fspath(path) in str(error):
+            raise
+        raise FileError(f"In {os.fspath(path)!r}: {error}") from error
     except (ValueError, TypeError, NotImplementedError, EOFError, zlib.error) as error:
         raise FileError(
             f"Expected {os.fspath(path)!r} to be a table in the format {kind}; got otherwise "
@@ -218,15 +260,19 @@ def write(frame: pd.DataFrame, path: Path, format: str | None = None) -> None:
 
 
 @contextlib.contextmanager
-def writing(path: Path, format: str | None = None) -> Iterator[Callable[[pd.DataFrame], None]]:
+def writing(
+    path: Path, format: str | None = None, dtypes: Mapping[str, Any] | None = None
+) -> Iterator[Callable[[pd.DataFrame | StoredRows], None]]:
     """Open a file for a table in parts, and yield the function that appends one.
 
     The file appears, or replaces an old one, when the context ends without an error. The first part
-    decides the names and types of the columns.
+    decides the names and types of the columns. Rows that were read with `stored` are copied as they
+    are, if both files are text or neither is.
 
     Args:
         path: The file; "-" for standard output.
         format: One of `FORMATS`, for standard output and files without a known suffix.
+        dtypes: Types of columns that come from text to Parquet or Arrow; others stay text.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -242,14 +288,14 @@ def writing(path: Path, format: str | None = None) -> Iterator[Callable[[pd.Data
         pyarrow()  # if it is missing, say so before an hour of work
     columns: list[Any] = []
 
-    def append(frame: pd.DataFrame) -> None:
-        columns[:] = columns or list(frame.columns)
-        if list(frame.columns) != columns:
-            raise FileError(
-                f"Expected each part to have the columns {columns}; got {list(frame.columns)}."
-            )
+    def append(part: pd.DataFrame | StoredRows) -> None:
+        names = list(part.columns if isinstance(part, pd.DataFrame) else part.names)
+        columns[:] = columns or names
+        if names != columns:
+            raise FileError(f"Expected each part to have the columns {columns}; got {names}.")
         with explained(path, kind):
-            sink.append(frame)
+            own = pd.DataFrame | (TextRows if kind in SEPARATORS else ArrowRows)
+            sink.append(part if isinstance(part, own) else part.converted(dtypes or {}))
 
     with _output(os.fspath(path), kind) as file:
         sink = (

@@ -1,53 +1,69 @@
-"""CSV and TSV by pandas, with types that do not change between batches, and ISO 8601 dates."""
+"""CSV and TSV as pandas types, which do not change between batches, with ISO 8601 dates."""
 
 import contextlib
 import csv
 import io
 import re
-from collections.abc import Generator, Mapping
-from typing import IO, Any, final
+import warnings
+from collections.abc import Collection, Generator, Mapping, Sequence
+from typing import IO, Any
 
 import pandas as pd
 
 from marginals.io.safe_files import FileError
+from marginals.io.text_dialect import Dialect, Layout
 
 Dtypes = Mapping[str, Any] | None
 
-SEPARATORS = {"csv": ",", "tsv": "\t"}
+# Later versions always return the double that is nearest to the text.
+_VERSION = tuple(map(int, pd.__version__.split(".")[:2]))
+_EXACT: dict[str, Any] = {} if _VERSION >= (3, 1) else {"float_precision": "round_trip"}
 _ISO_DATE = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[-+]\d\d:?\d\d)?)?", re.ASCII
 )
 
 
 def read_text(
-    source: IO[bytes], kind: str, dtypes: Dtypes, rows: int | None = None
+    source: IO[bytes],
+    dialect: Dialect,
+    names: Sequence[str],
+    dtypes: Dtypes,
+    rows: int | None = None,
+    columns: Collection[str] | None = None,
 ) -> pd.DataFrame:
-    """Read a whole table, or its first rows."""
-    return _typed(pd.read_csv(source, nrows=rows, **_options(kind, dtypes)), dtypes)
+    """Read a whole table, or its first rows, or some of its columns."""
+    some = None if columns is None else [name for name in names if name in columns]
+    with warnings.catch_warnings():
+        # Else pandas drops the last cells of rows that are longer than the header.
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        options = _options(dialect, names, dtypes)
+        try:
+            frame = pd.read_csv(source, nrows=rows, usecols=some, **options)
+        except pd.errors.ParserWarning as error:
+            raise FileError(
+                f"Expected {len(names)} cells in each row, as in the header; got more. Quote "
+                f"cells that hold the separator {dialect.separator!r}, or name every column in the "
+                "header."
+            ) from error
+    return _typed(frame, dtypes)
 
 
-def text_batches(
-    source: IO[bytes], kind: str, dtypes: Dtypes, rows: int
+def raw_batches(
+    source: IO[bytes], layout: Layout, rows: int
 ) -> Generator[pd.DataFrame, None, None]:
-    """Read a table in batches."""
-    with pd.read_csv(source, chunksize=rows, **_options(kind, dtypes)) as chunks:
-        for chunk in chunks:
-            yield _typed(chunk, dtypes)
-
-
-def raw_batches(source: IO[bytes], kind: str, rows: int) -> Generator[pd.DataFrame, None, None]:
     """Read a table in batches, every cell as the text in the file."""
-    options = {**_options(kind, None), "dtype": str, "na_filter": False}
+    options = _options(layout.dialect, layout.names, None)
+    options |= {"dtype": str, "na_filter": False}
     with pd.read_csv(source, chunksize=rows, **options) as chunks:
         yield from chunks
 
 
-def retyped(raw: pd.DataFrame, dtypes: Dtypes) -> pd.DataFrame:
+def retyped(raw: pd.DataFrame, dialect: Dialect, dtypes: Dtypes) -> pd.DataFrame:
     """Return the table that a file with these cells, given as text, would hold."""
     # An empty cell in a table of one column would be an empty line, which pandas skips.
     quoting = csv.QUOTE_ALL if len(raw.columns) == 1 else csv.QUOTE_MINIMAL
-    content = raw.to_csv(index=False, quoting=quoting).encode()
-    return read_text(io.BytesIO(content), "csv", dtypes)
+    content = raw.to_csv(index=False, quoting=quoting, sep=dialect.separator).encode()
+    return read_text(io.BytesIO(content), dialect, list(raw.columns), dtypes)
 
 
 def is_text(column: Any) -> bool:
@@ -56,33 +72,17 @@ def is_text(column: Any) -> bool:
     return len(observed) > 0 and pd.api.types.infer_dtype(observed) == "string"
 
 
-@final
-class TextSink:
-    """Write a table in parts to an open text file."""
-
-    def __init__(self, file: Any, kind: str) -> None:
-        self.file = file
-        self.separator = SEPARATORS[kind]
-        self.header = True
-
-    def append(self, frame: pd.DataFrame) -> None:
-        """Write rows."""
-        frame.to_csv(
-            self.file, sep=self.separator, header=self.header, index=False, lineterminator="\n"
-        )
-        self.header = False
-
-    def close(self) -> None:
-        """Write what is buffered."""
-        self.file.flush()
-
-
-def _options(kind: str, dtypes: Dtypes) -> dict[str, Any]:
-    return {
-        "sep": SEPARATORS[kind],
+def _options(dialect: Dialect, names: Sequence[str], dtypes: Dtypes) -> dict[str, Any]:
+    types = {c: str if _is_time(dtype) else dtype for c, dtype in (dtypes or {}).items()}
+    return _EXACT | {
+        "sep": dialect.separator,
+        "decimal": dialect.decimal,
+        "header": 0,
+        "names": list(names),
+        "index_col": False,  # else the first cell of rows that are longer than the header
         "encoding": "utf-8-sig",  # spreadsheets write a byte order mark before the first name
         "low_memory": False,  # else pandas infers types piece by piece, and mixes them
-        "dtype": {c: str if _is_time(dtype) else dtype for c, dtype in (dtypes or {}).items()},
+        "dtype": {c: dtype for c, dtype in types.items() if c in names},
     }
 
 

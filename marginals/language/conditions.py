@@ -15,7 +15,7 @@ from marginals.cells.cell import (
     intersect,
     is_empty,
 )
-from marginals.columns.dtypes import family, zone
+from marginals.columns.dtypes import CLOCK_CHANGES, family, zone
 from marginals.columns.kinds import Categorical
 from marginals.columns.plain_values import did_you_mean
 from marginals.language.errors import QueryError
@@ -171,7 +171,7 @@ def _number_or_time(column: Any, value: Value, condition: Condition, text: str) 
 
 
 def _time(column: Any, value: str) -> Any:
-    """Read a time; without a time zone it is in the column's own."""
+    """Read a time; without a time zone it is in the column's own, as in evidence."""
     import pandas as pd
 
     time, own = pd.to_datetime(value, format="ISO8601"), zone(column.dtype)
@@ -179,7 +179,7 @@ def _time(column: Any, value: str) -> Any:
         raise ValueError(value)
     if own is None:
         return time
-    return time.tz_localize(own) if time.tz is None else time.tz_convert(own)
+    return time.tz_localize(own, **CLOCK_CHANGES) if time.tz is None else time.tz_convert(own)
 
 
 def _span(value: str) -> Any:

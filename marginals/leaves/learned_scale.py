@@ -15,15 +15,16 @@ from torch import Tensor, nn
 from marginals.leaves.family import location_and_scale, normal_like
 from marginals.leaves.monotone import (
     Network,
-    bracket,
     finite,
     inverse_softplus,
     make_gate,
     make_layer,
+    solve,
     value_and_slope,
     values_and_gap,
 )
 from marginals.numerics import invert_monotone, log_sigmoid_interval, logsumexp, select
+from marginals.numerics.inversion import NOISE_OF_SUMS
 from marginals.numerics.normal import (
     log_normal_cdf,
     log_normal_density,
@@ -91,22 +92,26 @@ class LearnedScale(nn.Module):
         return y.reshape(x.shape), (log_slope - unit.log().to(y.dtype)).reshape(x.shape)
 
     def ends(
-        self, lower: Tensor, upper: Tensor, columns: Sequence[int]
+        self,
+        lower: Tensor,
+        upper: Tensor,
+        columns: Sequence[int],
+        dtype: torch.dtype | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return g of the bounds (n, B) and their difference, computed without subtraction.
 
         An open end and its difference are infinite. Bounds that are not in order give arbitrary
-        numbers, in order.
+        numbers, in order. The result has the dtype of the parameters unless another is given.
         """
+        dtype = dtype or self.bias.dtype
         location, unit = self._units(columns)
         real, low_open, high_open = lower < upper, lower.isinf(), upper.isinf()
         start, end, width = (
-            finite(t / unit).to(self.bias.dtype)
-            for t in (lower - location, upper - location, upper - lower)
+            finite(t / unit).to(dtype) for t in (lower - location, upper - location, upper - lower)
         )
         closed = real & ~low_open & ~high_open
         low, high, gap = values_and_gap(
-            self.network(columns),
+            self.network(columns).to(dtype),
             torch.where(real, start, 0.0),
             torch.where(real, end, 1.0),
             torch.where(closed, width, 1.0),
@@ -117,16 +122,12 @@ class LearnedScale(nn.Module):
 
     @torch.no_grad()
     def solve(self, y: Tensor, columns: Sequence[int]) -> Tensor:
-        """Return x (n, ...) with g(x) = y, in float64: float32 is coarse around a large offset."""
-        network = self.network(columns)
+        """Return x (n, ...) with g(x) = y, in float64: float32 is coarse around a large offset.
 
-        def g_and_slope(t: Tensor) -> tuple[Tensor, Tensor]:
-            value, log_slope = value_and_slope(network, t)
-            return value, log_slope.exp()
-
+        The equation is solved in the dtype of `y`.
+        """
         flat = y.flatten(1)
-        target = finite(flat)
-        t = invert_monotone(g_and_slope, target, *bracket(network, target))
+        t = solve(self.network(columns), finite(flat))
         location, unit = self._units(columns)
         x = t.double() * unit + location
         return torch.where(flat.isfinite(), x, flat.double()).reshape(y.shape)
@@ -270,7 +271,7 @@ def invert_mixture(
     high = torch.where(alive, centre + spread * (z + margin), -torch.inf).amax(-1)
     near = base == "normal" and bool((target.abs() < FARTHEST_PLAIN).all())
     shares = weights.exp()
-    y = invert_monotone(plain if near else logit_and_slope, target, low, high)
+    y = invert_monotone(plain if near else logit_and_slope, target, low, high, noise=NOISE_OF_SUMS)
     return torch.where(logit.isinf(), logit, y)
 
 

@@ -6,12 +6,12 @@ code serves all leaves at once, (n, B, M), and one chosen leaf per cell, (n, N).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
-from marginals.numerics import log_softplus, x_minus_tanh
+from marginals.numerics import invert_monotone, log_softplus, x_minus_tanh
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,14 @@ class Network:
 
     layers: tuple[Layer, ...]
     gates: tuple[tuple[Tensor, Tensor], ...]
+
+    def to(self, dtype: torch.dtype) -> "Network":
+        """Return the same network in another dtype."""
+        layers = tuple(
+            Layer(*(getattr(layer, field.name).to(dtype) for field in fields(Layer)))
+            for layer in self.layers
+        )
+        return Network(layers, tuple((gate.to(dtype), one.to(dtype)) for gate, one in self.gates))
 
 
 def make_layer(raw: Tensor, bias: Tensor, beta: float = 10.0) -> Layer:
@@ -118,6 +126,36 @@ def bracket(network: Network, target: Tensor) -> tuple[Tensor, Tensor]:
     limit = torch.finfo(target.dtype).max / 4 / growth
     low, high = (middle - margin) / slope[0], (middle + margin) / slope[0]
     return low.clamp(-limit, limit), high.clamp(-limit, limit)
+
+
+def solve(network: Network, target: Tensor) -> Tensor:
+    """Return where the network reaches `target`, in the dtype of `target`.
+
+    A wider dtype than the network's costs little: the solution in the narrow one is refined.
+    """
+    own = network.layers[0].weight.dtype
+
+    def z_and_slope(x: Tensor) -> tuple[Tensor, Tensor]:
+        z, log_slope = value_and_slope(network, x)
+        return z, log_slope.exp()
+
+    narrow = target.to(own)
+    x = invert_monotone(z_and_slope, narrow, *bracket(network, narrow))
+    if target.dtype == own:
+        return x
+    return refined(network.to(target.dtype), target, x.to(target.dtype))
+
+
+def refined(network: Network, target: Tensor, x: Tensor) -> Tensor:
+    """Improve a solution by a step of Newton's method, where it brings the network closer.
+
+    Solutions in float32 lie on a grid that is visible in narrow intervals. A step in float64
+    squares their error.
+    """
+    z, log_slope = value_and_slope(network, x)
+    newton = x - (z - target) / log_slope.exp()
+    closer = (value(network, newton) - target).abs() < (z - target).abs()
+    return torch.where(closer, newton, x)
 
 
 def finite(x: Tensor) -> Tensor:

@@ -25,6 +25,8 @@ from marginals.leaves.monotone import (
     inverse_softplus,
     make_gate,
     make_layer,
+    refined,
+    solve,
     value,
     value_and_slope,
     values_and_gap,
@@ -202,11 +204,7 @@ class NeuralLeaves(ContinuousLeaves):
         shape = (len(columns), len(t), self.size[1])
         target = t[:, None].expand(shape)
 
-        def z_and_slope(x: Tensor) -> tuple[Tensor, Tensor]:
-            z, log_slope = value_and_slope(network, x)
-            return z, log_slope.exp()
-
-        x = invert_monotone(z_and_slope, target, *bracket(network, target))
+        x = solve(network, target)
         location, scale = self._scaling(columns, x)
         density = (F.logsigmoid(t) + F.logsigmoid(-t)).exp()[:, None]
         return integral(function(x * scale + location) * density, 0.1)  # of terms (n, T, M)
@@ -221,16 +219,21 @@ class NeuralLeaves(ContinuousLeaves):
         backend: Backend = QUERY,
     ) -> Tensor:
         """Return quantiles of one leaf per cell (n, B), truncated to bounds (n, B) if given."""
-        levels = levels[0].to(self._dtype), levels[1].to(self._dtype)
         location, scale = (t.to(dtype) for t in self._scaling(columns, components))
         ends: tuple[Tensor, Tensor, Tensor] | None = None
         if bounds is not None:
             lower, upper = ((bound - location) / scale for bound in bounds)
-            parts = (lower, upper, upper - lower)
-            ends = parts[0].to(self._dtype), parts[1].to(self._dtype), parts[2].to(self._dtype)
+            ends = lower, upper, upper - lower
+        wide = torch.promote_types(dtype, self._dtype)
         x = self._fused_solution(levels, components, columns, ends, backend)
-        if x is None:
-            x = _solution(self._network(columns, components), levels, ends)
+        if x is None or wide != self._dtype:
+            network = self._network(columns, components)
+            target = _targets(network.to(wide), _cast(levels, wide), _cast(ends, wide))
+            x = (
+                solve(network, target)
+                if x is None
+                else refined(network.to(wide), target, x.to(wide))
+            )
         return x.to(dtype) * scale + location
 
     def _fused_solution(
@@ -246,7 +249,9 @@ class NeuralLeaves(ContinuousLeaves):
         if not backend.fuses(self.biases[0]) or not leaf_values.fits(raw):
             return None
         place = index_of(columns, components.device)
-        return leaf_inversion.invert_chosen(*levels, components, place, ends, raw, self.depth)
+        log_u, log_1mu = _cast(levels, self._dtype)
+        own = _cast(ends, self._dtype)
+        return leaf_inversion.invert_chosen(log_u, log_1mu, components, place, own, raw, self.depth)
 
     # Starting points --------------------------------------------------------------------------
 
@@ -331,28 +336,25 @@ class NeuralLeaves(ContinuousLeaves):
         )
 
 
-def _solution(
+def _cast(parts: tuple[Tensor, ...] | None, dtype: torch.dtype) -> Any:
+    return None if parts is None else tuple(part.to(dtype) for part in parts)
+
+
+def _targets(
     network: Network,
     levels: tuple[Tensor, Tensor],
     ends: tuple[Tensor, Tensor, Tensor] | None,
 ) -> Tensor:
-    """Return where networks (..., n, N) reach log u and log(1 - u), truncated to the ends."""
+    """Return the values of networks (..., n, N) at log u and log(1 - u), truncated to the ends."""
     log_u, log_1mu = levels
-    target = log_u - log_1mu
-    if ends is not None:
-        lower, upper, _ = ends
-        low, high, gap = values_and_gap(network, *(finite(t) for t in ends))
-        low, high = (torch.where(t.isinf(), t, z) for t, z in ((lower, low), (upper, high)))
-        gap = torch.where(lower.isinf() | upper.isinf(), torch.inf, gap)
-        mass = log_sigmoid_interval(low, high, gap)
-        parts = (F.logsigmoid(low), F.logsigmoid(-high), mass)
-        target = logit_of_interval(*parts, log_u, log_1mu)
-
-    def z_and_slope(x: Tensor) -> tuple[Tensor, Tensor]:
-        z, log_slope = value_and_slope(network, x)
-        return z, log_slope.exp()
-
-    return invert_monotone(z_and_slope, target, *bracket(network, target))
+    if ends is None:
+        return log_u - log_1mu
+    lower, upper, _ = ends
+    low, high, gap = values_and_gap(network, *(finite(t) for t in ends))
+    low, high = (torch.where(t.isinf(), t, z) for t, z in ((lower, low), (upper, high)))
+    gap = torch.where(lower.isinf() | upper.isinf(), torch.inf, gap)
+    mass = log_sigmoid_interval(low, high, gap)
+    return logit_of_interval(F.logsigmoid(low), F.logsigmoid(-high), mass, log_u, log_1mu)
 
 
 def _bracket_mixture(

@@ -186,12 +186,12 @@ class SharedLeaves(ContinuousLeaves):
         backend: Backend = QUERY,
     ) -> Tensor:
         """Return quantiles of one leaf per cell (n, B), truncated to bounds (n, B) if given."""
-        log_u, log_1mu = (level.to(self.centres.dtype) for level in levels)
-        location = self.locations(columns).gather(1, components)
-        spread = self.log_scales(columns).exp().gather(1, components)
+        log_u, log_1mu = (level.to(dtype) for level in levels)
+        location = self.locations(columns).gather(1, components).to(dtype)
+        spread = self.log_scales(columns).exp().gather(1, components).to(dtype)
         logit = log_u - log_1mu
         if bounds is not None:
-            ends = self.learned.ends(*bounds, columns)
+            ends = self.learned.ends(*bounds, columns, dtype)
             low, high, log_mass = _interval(*ends, location, spread, self.base)
             below, above = log_cdf(low, self.base), log_cdf(-high, self.base)
             logit = logit_of_interval(below, above, log_mass, log_u, log_1mu)

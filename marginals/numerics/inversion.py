@@ -8,8 +8,8 @@ from torch import Tensor
 # Bisection alone shrinks a bracket of all floats to the smallest in about 2100 steps; Newton's
 # method takes 4 to 8. The bound only guarantees that the loop ends.
 MAX_ITERATIONS = 2200
-# Residuals up to this many units of rounding may be the function's own noise.
-_NOISE = 64
+# Units of rounding by which sums over many components may be off.
+NOISE_OF_SUMS = 64.0
 # Points of a bracket that are evaluated at once, and the most elements for which that pays: few
 # elements take as long as one.
 _SECTIONS, _FEW_ELEMENTS = 17, 1024
@@ -20,6 +20,7 @@ def invert_monotone(
     target: Tensor,
     low: Tensor,
     high: Tensor,
+    noise: float = 0.0,
 ) -> Tensor:
     r"""Solve `function(x) = target` for every element at once.
 
@@ -31,6 +32,8 @@ def invert_monotone(
         function: returns the value and the derivative of an increasing function at x.
         target: the values to reach.
         low, high: brackets of the solutions, `function(low) <= target <= function(high)`.
+        noise: units of rounding that the values may be off by: a residual within them that does not
+            shrink any more is good enough.
 
     >>> target, end = torch.tensor([-8.0, 27.0]), torch.full((2,), 9.0)
     >>> invert_monotone(lambda x: (x**3, 3 * x**2), target, -end, end)
@@ -47,8 +50,7 @@ def invert_monotone(
         high = torch.where(residual >= 0, x, high)
         middle = 0.5 * low + 0.5 * high
         closed = (middle <= low) | (middle >= high)
-        # A residual that small which does not shrink any more is rounding.
-        stalled = (residual.abs() <= _NOISE * rounding) & (residual.abs() > 0.5 * previous)
+        stalled = (residual.abs() <= noise * rounding) & (residual.abs() > 0.5 * previous)
         done = (residual.abs() <= 4 * rounding) | closed | stalled
         if bool(done.all()):
             return x

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from marginals.columns import Categorical, Column, Continuous, Schema
+from marginals.columns import Categorical, Column, Continuous, Discrete, Schema
 from marginals.plotting.axis_scale import Scale, scale_of
 
 Floats = npt.NDArray[np.float64]
@@ -53,10 +53,14 @@ class Grid:
 
     @property
     def atoms(self) -> Floats:
-        """Return the values with a probability of their own, along the axis."""
-        kind = self.scale.column.kind
-        found = list(kind.atoms) if isinstance(kind, Continuous) else []
+        """Return the values with a probability of their own, along the axis; none among bars."""
+        found = list(self.atom_values)
         return self.scale.numbers(found) if found else np.empty(0)
+
+    @property
+    def atom_values(self) -> tuple[Any, ...]:
+        """Return the values with a probability of their own; none among bars."""
+        return () if self.bars else getattr(self.scale.column.kind, "atoms", ())
 
     @property
     def spacing(self) -> float:
@@ -164,6 +168,8 @@ def grid_of(source: Subject, name: Any, count: int) -> Grid:
     column = source.schema[name]
     if isinstance(column.kind, Categorical):
         return _categories(source, column)
+    if isinstance(column.kind, Discrete):
+        return _few_values(column)
     ends = source.view.ppf([_TAIL, 1 - _TAIL], column.name)
     scale = scale_of(column, ends[1] - ends[0])
     low, high = scale.numbers(ends)
@@ -215,6 +221,15 @@ def _categories(source: Subject, column: Column) -> Grid:
     return Grid(scale_of(column), np.arange(len(values), dtype=np.float64), values, 0.0, left_out)
 
 
+def _few_values(column: Column) -> Grid:
+    """Return all values of a discrete column."""
+    listed = pd.Series(list(column.listed or ()))
+    scale = scale_of(column, listed.iloc[-1] - listed.iloc[0])
+    numbers = scale.numbers(listed)
+    step = (numbers[-1] - numbers[0]) / max(1, len(numbers) - 1)
+    return Grid(scale, numbers, listed, float(step) or 1.0)
+
+
 def _line(scale: Scale, low: float, high: float, count: int) -> Grid:
     """Return the middles of equal cells: none lies on a bound, where there is no density."""
     kind = scale.column.kind
@@ -245,4 +260,9 @@ def _lattice(
     # Python's own numbers: the column's dtype may be too narrow for the sums.
     origin = first if scale.unit else (float if isinstance(resolution, float) else int)(first)
     values = pd.Series([origin + int(k) * resolution for k in steps])
-    return Grid(scale, scale.numbers(values), values, step)
+    found = Grid(scale, scale.numbers(values), values, step)
+    smooth = ~np.isin(np.rint(found.numbers / step), np.rint(found.atoms / step))
+    if smooth.all():
+        return found
+    # An atom has a mass, which is not a point on the curve.
+    return Grid(scale, found.numbers[smooth], values[smooth].reset_index(drop=True), step)

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from marginals.columns import Continuous
 from marginals.plotting.axis_scale import Scale
 from marginals.plotting.canvas import (
     BLUE,
@@ -208,10 +207,7 @@ def _central(source: Subject, grid: Grid, level: float) -> Flags:
 
 def _draw_atoms(ax: Axes, source: Subject, grid: Grid) -> None:
     """Mark values with a mass of their own by lines with their probabilities."""
-    kind = grid.scale.column.kind
-    if not isinstance(kind, Continuous):
-        return
-    for atom, place in zip(kind.atoms, grid.atoms, strict=True):
+    for atom, place in zip(grid.atom_values, grid.atoms, strict=True):
         left = place < sum(grid.edges) / 2
         ax.axvline(place, color=BLUE, lw=1.6, ymax=0.8, solid_capstyle="butt", zorder=3)
         ax.annotate(
@@ -239,8 +235,9 @@ def _draw_data(ax: Axes, grid: Grid, cells: Any) -> None:
         ax.stairs(heights, edges, fill=True, color=DATA, alpha=0.3, lw=0, label="data", zorder=0)
         return
     places = grid.places(cells)
-    index = np.rint((places[np.isfinite(places)] - grid.numbers[0]) / grid.spacing).astype(np.int64)
-    index = index[(index >= 0) & (index < len(grid))]
+    inside = np.abs(places - sum(grid.edges) / 2) <= (grid.edges[1] - grid.edges[0]) / 2
+    middles = (grid.numbers[1:] + grid.numbers[:-1]) / 2
+    index = np.searchsorted(middles, places[inside])
     shares = np.bincount(index, minlength=len(grid)) / len(numbers)
     style = {"color": DATA, "mec": "white", "mew": 0.4, "clip_on": False, "label": "data"}
     ax.plot(grid.numbers, shares, "o", ms=3.5 if len(grid) <= 20 else 2, **style)

@@ -181,6 +181,9 @@ def check_level(level: float) -> None:
 
 def _filled(series: pd.Series, missing: npt.NDArray[np.bool_], values: Any) -> pd.Series:
     """Put values into a column, which keeps its dtype if they fit it, and becomes float if not."""
+    if isinstance(series.dtype, pd.CategoricalDtype):  # which may lack categories of the model
+        known = set(series.cat.categories)
+        series = series.cat.add_categories([v for v in dict.fromkeys(values) if v not in known])
     filled = series.astype(object)
     filled.iloc[np.flatnonzero(missing)] = list(values)
     try:

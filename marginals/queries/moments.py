@@ -8,6 +8,7 @@ from torch import Tensor
 from marginals.columns import Column
 from marginals.columns.axis import Axis, quiet
 from marginals.columns.lattice_axis import LatticeAxis
+from marginals.columns.table_axis import TableAxis
 from marginals.densities import Univariates
 
 FloatArray = npt.NDArray[np.float64]
@@ -50,6 +51,8 @@ def check_finite(column: Column, what: str, values: Tensor) -> None:
 
 
 def _moments(parts: Univariates, line: Axis) -> tuple[Tensor, Tensor]:
+    if isinstance(line, TableAxis):
+        return _table_moments(parts, line)
     if isinstance(line, LatticeAxis):
         summed = _lattice_moments(parts, line)
         if summed is not None:
@@ -101,7 +104,9 @@ def _origins(parts: Univariates, line: Axis) -> FloatArray:
 
 
 def modes(parts: Univariates, column: Column) -> Tensor:
-    """Return the most likely of 99 quantiles of each row, (B,), on the model's scale."""
+    """Return the most likely of 99 quantiles, or of few values, on the model's scale, (B,)."""
+    if isinstance(column.axis, TableAxis):
+        return most_likely(parts, len(column.axis.points))
     levels = torch.linspace(0.01, 0.99, 99, dtype=torch.float64)[:, None, None]
     points = parts.ppf(levels)[..., 0]  # (Q, B)
     best = _log_heights(parts, points, column.axis).argmax(0)
@@ -124,6 +129,16 @@ def _log_heights(parts: Univariates, points: Tensor, line: Axis) -> Tensor:
     ends = (torch.from_numpy(end).reshape(points.shape).to(at) for end in cells)
     below, up_to = (parts.cdf(end[..., None])[..., 0] for end in ends)
     return up_to - below
+
+
+def _table_moments(parts: Univariates, line: TableAxis) -> tuple[Tensor, Tensor]:
+    """Sum over the values of a table."""
+    codes = torch.arange(len(line.points)).to(parts.log_evidence)
+    mass = parts.logpdf(codes[:, None, None])[..., 0].double().cpu().softmax(0)  # (values, B)
+    middle = line.values.mean()
+    away = torch.from_numpy(line.values - middle)[:, None]
+    mean = (away * mass).sum(0)
+    return mean + middle, ((away - mean).square() * mass).sum(0).sqrt()
 
 
 def _lattice_moments(parts: Univariates, line: LatticeAxis) -> tuple[Tensor, Tensor] | None:

@@ -1,5 +1,6 @@
 """Expected ranges of each cell of a table, given the rest of its row."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,8 @@ def normal_ranges(density: Density, schema: Schema, x: Any, level: float) -> pd.
                 rows = observed[:, place].nonzero()[:, 0]
                 if len(rows):
                     cells = _column(part.rows(rows), place)
-                    lines = _of_column(every.take(place, rows), cells, schema, position, level)
+                    own, kinds = every.take(place, rows), density.categories
+                    lines = _of_column(own, cells, schema, position, level, kinds)
                     at = rows.cpu().numpy() + start
                     values = np.asarray(frame.iloc[:, place], dtype=object)[at]
                     found.append(
@@ -49,11 +51,16 @@ def normal_ranges(density: Density, schema: Schema, x: Any, level: float) -> pd.
 
 
 def _of_column(
-    parts: Univariates, cells: Evidence, schema: Schema, position: int, level: float
+    parts: Univariates,
+    cells: Evidence,
+    schema: Schema,
+    position: int,
+    level: float,
+    categories: Sequence[int | None],
 ) -> dict[str, Any]:
     """Return the median, range and tail probability for cells of one column."""
     column = schema.columns[position]
-    tail = log_tails(parts, cells)[:, 0].double().exp().cpu().numpy()
+    tail = log_tails(parts, cells, categories)[:, 0].double().exp().cpu().numpy()
     if isinstance(column.kind, Categorical) and not column.ordered:
         codes = most_likely(parts, len(column.kind.categories or ()))
         expected = as_objects(decode_column(schema, column.name, codes))
@@ -62,7 +69,7 @@ def _of_column(
     levels = torch.tensor([0.5, (1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
     middle, low, high = parts.ppf(levels[:, None, None])[..., 0]
     ends = {"expected": middle, "lower": low, "upper": high}
-    both = tail if isinstance(column.kind, Categorical) else np.minimum(1.0, 2 * tail)
+    both = tail if column.listed is not None else np.minimum(1.0, 2 * tail)
     shown = {
         name: as_objects(decode_column(schema, column.name, end)) for name, end in ends.items()
     }

@@ -10,7 +10,17 @@ from torch import Tensor
 
 from marginals.cells import Evidence
 from marginals.cells.cell import MISSING, Exact, as_cell, intersect
-from marginals.columns import Categorical, Encoded, Schema, encode, encode_bounds, encode_cells
+from marginals.columns import (
+    Categorical,
+    Column,
+    Continuous,
+    Encoded,
+    Schema,
+    encode,
+    encode_bounds,
+    encode_cells,
+)
+from marginals.columns.dtypes import base, family
 from marginals.columns.encoding import (
     NoProbabilityError,
     encode_boxes,
@@ -30,6 +40,7 @@ __all__ = [
     "evidence",
     "like",
     "values",
+    "with_given",
 ]
 
 
@@ -53,7 +64,7 @@ class Event(NamedTuple):
 def values(schema: Schema, x: Any) -> Encoded:
     """Encode exact values, at which a density is requested."""
     if not isinstance(x, Mapping):
-        return encode(schema, x)
+        return encode(schema, x, strict="declared")
     for name, value in x.items():
         cell = as_cell(value, f"column {name!r}")
         if not isinstance(cell, Exact) and cell != MISSING:
@@ -61,7 +72,7 @@ def values(schema: Schema, x: Any) -> Encoded:
                 f"Expected an exact value of column {name!r} for a density; got {value!r}. Ask for "
                 "`prob` of intervals and sets."
             )
-    return encode_cells(schema, x)
+    return encode_cells(schema, x, strict="declared")
 
 
 def evidence(schema: Schema, given: Any) -> Evidence:
@@ -69,7 +80,7 @@ def evidence(schema: Schema, given: Any) -> Evidence:
     if given is None:
         return Evidence.nothing(like=torch.empty(0, dtype=torch.float64))
     single = isinstance(given, Mapping)
-    encoded = (encode_cells if single else encode)(schema, given, strict=False)
+    encoded = (encode_cells if single else encode)(schema, given, strict="none")
     return _possible(encoded, given)
 
 
@@ -186,3 +197,31 @@ def as_objects(values: Any) -> Any:
     out = np.empty(len(values), dtype=object)
     out[:] = list(values)
     return out
+
+
+def with_given(drawn: pd.DataFrame, schema: Schema, given: Any) -> pd.DataFrame:
+    """Put values of evidence back into draws, where the way to the model's scale rounded them."""
+    if given is None:
+        return drawn
+    if isinstance(given, Mapping):
+        cells = {name: as_cell(value, f"column {name!r}") for name, value in given.items()}
+        exact = {schema.index(n): [c.value] for n, c in cells.items() if isinstance(c, Exact)}
+        known = {place: pd.Series(value) for place, value in exact.items()}
+    else:
+        frame, places = matched(schema, given)
+        known = {place: frame.iloc[:, i] for i, place in enumerate(places)}
+    for place, series in known.items():
+        if not _is_smooth(schema.columns[place]) or not pd.api.types.is_numeric_dtype(series):
+            continue
+        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        values = np.repeat(values, len(drawn) // max(1, len(values)))
+        old = drawn.iloc[:, place]
+        new = old.where(np.isnan(values), pd.Series(values, old.index).astype(old.dtype))
+        drawn.isetitem(place, new)
+    return drawn
+
+
+def _is_smooth(column: Column) -> bool:
+    """Say whether a column holds numbers that are not rounded."""
+    smooth = isinstance(column.kind, Continuous) and column.kind.resolution is None
+    return smooth and family(column.dtype) == "number" and base(column.dtype) == column.dtype

@@ -225,7 +225,9 @@ class RowTails:
             for member, share in self._members:
                 alone = member.univariates(nothing, rows.columns)
                 parts = [
-                    torch.stack([log_cells(alone, part), log_tails(alone, part)], -1)
+                    torch.stack(
+                        [log_cells(alone, part), log_tails(alone, part, member.categories)], -1
+                    )
                     for part in rows.batches(member.rows_at_once())
                 ]
                 total -= share * torch.cat(parts).double().cpu().numpy()

@@ -42,6 +42,7 @@ class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputat
         """
         of = requests.values(self._parts()[1], x)
         value = self._conditional(of.evidence, given) + of.log_jacobian
+        value = torch.where(of.empty, -torch.inf, value)
         return requests.answer(value, given, x)
 
     def pdf(self, x: Any, given: Any = None) -> Any:
@@ -151,7 +152,10 @@ class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputat
     # Samples, views ---------------------------------------------------------------------------
 
     def sample(self, n: int = 1, given: Any = None, random_state: Any = None) -> Any:
-        """Draw rows: n in all, or n for each row of evidence, in its order."""
+        """Draw rows: n in all, or n for each row of evidence, in its order.
+
+        Columns with an exact value as evidence have this value.
+        """
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise ValueError(f"Expected `n` to be a whole number, 0 or more; got {n!r}.")
         density, schema = self._parts()
@@ -159,7 +163,7 @@ class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputat
         with torch.no_grad():
             density.check_possible(known)
             rows = density.sample_rows(known, int(n), _generator(random_state, density))
-        frame = decode(schema, rows.reshape(-1, len(schema)))
+        frame = requests.with_given(decode(schema, rows.reshape(-1, len(schema))), schema, given)
         if isinstance(given, pd.DataFrame):
             frame.index = given.index.repeat(n)
         if self._kind() == "frame":

@@ -142,7 +142,7 @@ def make_noise(
     share: float,
 ) -> Noise:
     """Scale the noise to a share of each column's standard deviation; none for categories."""
-    x = evidence.midpoints()
+    x = evidence.midpoints(atoms)
     points = [atoms.get(c, ()) for c in evidence.columns]
     most = max(map(len, points), default=0)
     padded = None

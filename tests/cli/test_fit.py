@@ -64,7 +64,10 @@ def test_fit_from_a_pipe(run: Run, folder: Path, tmp_path: Path) -> None:
         (["absent.csv"], "no such file"),
         (["data.xlsx"], ".csv, .tsv, .parquet"),
         (["data.csv", "--ignore", "ID"], "Did you mean 'id'?"),
-        (["data.csv", "-c", "age=whole"], "Known: 'continuous', 'integer', 'categorical'"),
+        (
+            ["data.csv", "-c", "age=whole"],
+            "Known: 'continuous', 'integer', 'discrete', 'categorical'",
+        ),
         (["data.csv", "-c", "agee=integer"], "agee"),
         (["data.csv", "--set", "learning_rat=1"], "Did you mean 'learning_rate'?"),
         (["data.csv", "--set", "width=3"], "to name a setting"),

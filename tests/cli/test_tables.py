@@ -142,6 +142,121 @@ def test_draws(run: Run, tmp_path: Path) -> None:
     run("impute", "model.mdma", "data.csv", "--method", "guess", code=2)
 
 
+# Cells that are copied ------------------------------------------------------------------------
+
+HEADER = ["code", "age", "income", "note", "city", "rain", "day"]
+CELLS = [
+    ["001", "40", "12345.10", '"a""b"', "007", "0", "2024-01-05"],
+    ["NA", "", "2e4", "1.10", '"Oslo"', "0.100", "2024-02-05"],
+    ["1.10", "41", "", "", "Bergen", "", "2024-03-05"],
+    ["", "042", "20000.000000000000000001", "NA", "NA", "3", "NaN"],
+    ['"7"', "43.0", "+23000", "null", "", "1.50", ""],
+]
+GAPS = {(1, 1), (2, 2), (2, 5), (3, 4), (3, 6), (4, 4), (4, 6)}
+
+
+@pytest.mark.usefixtures("batch")
+@pytest.mark.parametrize("method", ["mean", "draw"])
+@pytest.mark.parametrize(("separator", "newline"), [(",", "\n"), (";", "\r\n"), ("\t", "\n")])
+def test_observed_cells_keep_their_text(
+    run: Run, tmp_path: Path, method: str, separator: str, newline: str
+) -> None:
+    lines = [separator.join(row) for row in [HEADER, *CELLS * 30]]
+    (tmp_path / "t.csv").write_bytes(newline.join([*lines, ""]).encode())
+    run("impute", "model.mdma", f"{tmp_path}/t.csv", "--method", method, "-o", f"{tmp_path}/u.csv")
+    found = (tmp_path / "u.csv").read_bytes().decode().split(newline)
+    assert len(found) == len(lines) + 1
+    assert found[:2] == lines[:2]  # a row without gaps
+    for number, (old, new) in enumerate(zip(lines[1:], found[1:], strict=False)):
+        pairs = zip(old.split(separator), new.split(separator), strict=True)
+        changed = {(number % 5, place) for place, (a, b) in enumerate(pairs) if a != b}
+        assert changed == {gap for gap in GAPS if gap[0] == number % 5}
+    whole = found[2].split(separator)[1]
+    assert whole == str(int(whole))
+
+
+def test_decimal_commas_stay(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id;age;income;rain\n01;40;12345,10;0\n02;41;;1,50\n")
+    first, second = run("impute", "model.mdma", f"{tmp_path}/t.csv").stdout.splitlines()[1:]
+    assert first == "01;40;12345,10;0"
+    assert second.startswith("02;41;")
+    assert second.endswith(";1,50")
+    assert float(second.split(";")[2].replace(",", ".")) > 0
+    lines = run("score", "model.mdma", f"{tmp_path}/t.csv", "--keep", "income").stdout.splitlines()
+    assert lines[0] == "income;log_density"
+    assert lines[1].startswith("12345,10;-")
+    assert lines[1].count(",") == 2
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "json"])
+def test_text_that_the_model_lacks_stays_text(run: Run, tmp_path: Path, suffix: str) -> None:
+    lines = [",".join(row) for row in [HEADER, *CELLS]]
+    (tmp_path / "t.csv").write_text("\n".join([*lines, ""]))
+    path = f"{tmp_path}/u.parquet"
+    out = ["-o", path] if suffix == "parquet" else ["--json"]
+    done = run("impute", "model.mdma", f"{tmp_path}/t.csv", "--method", "median", *out)
+    rows = (
+        json.loads(done.stdout)["rows"]
+        if suffix == "json"
+        else tables.read(path).to_dict("records")
+    )
+    assert [row["code"] for row in rows] == ["001", "NA", "1.10", "", "7"]
+    assert [row["note"] for row in rows] == ['a"b', "1.10", "", "NA", "null"]
+    assert [row["age"] for i, row in enumerate(rows) if i != 1] == [40, 41, 42, 43]
+    assert rows[3]["income"] == 20000.0
+    assert rows[0]["city"] == "007"
+
+
+def test_arrow_columns_that_the_model_lacks_stay(run: Run, tmp_path: Path) -> None:
+    from decimal import Decimal
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table(
+        {
+            "age": pa.array([40, None], pa.int16()),
+            "big": pa.array([2**60 + 1, None]),
+            "price": pa.array([Decimal("1.10"), None]),
+            "city": pa.array(["Oslo", None]).dictionary_encode(),
+            "list": [[1, 2], None],
+            "at": pa.array([1, None], pa.timestamp("ms", "Europe/Oslo")),
+            "income": pa.array([10000.1, None]),
+        }
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    path = f"{tmp_path}/t.parquet"
+    run("impute", "model.mdma", path, "-o", f"{tmp_path}/u.parquet")
+    full = pq.read_table(tmp_path / "u.parquet")
+    assert full.schema.equals(table.schema)
+    assert full.slice(0, 1).to_pylist() == table.slice(0, 1).to_pylist()
+    filled = full.to_pylist()[1]
+    assert {name for name, value in filled.items() if value is None} == {
+        "big",
+        "price",
+        "list",
+        "at",
+    }
+    done = run("score", "model.mdma", path, "--keep", "list", "--keep", "price", "--json")
+    (first, _) = json.loads(done.stdout)["rows"]
+    assert (first["list"], first["price"]) == ([1, 2], "1.10")
+
+
+def test_anomalies_show_the_texts_of_cells(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id,age,income\n1,040,1.10\n2,41,NA\n")
+    lines = run("anomalies", "model.mdma", f"{tmp_path}/t.csv").stdout.splitlines()
+    assert {tuple(line.split("\t")[-2:]) for line in lines[1:]} == {("040", "1.10"), ("41", "NA")}
+
+
+def test_equal_headers_are_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("age,income,age\n1,2,3\n")
+    for command in ("score", "impute", "anomalies"):
+        done = run(command, "model.mdma", f"{tmp_path}/t.csv", code=1)
+        assert "'age' more than once" in done.stderr
+    done = run("fit", f"{tmp_path}/t.csv", "-o", f"{tmp_path}/m.mdma", code=1)
+    assert "'age' more than once" in done.stderr
+
+
 # Anomalies ------------------------------------------------------------------------------------
 
 

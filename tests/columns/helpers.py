@@ -30,7 +30,7 @@ def there_and_back(values: Any, kind: Kind | None = None, schema: Schema | None 
     return decode(schema, model[:, None])["x"]
 
 
-def cells(schema: Schema, values: Any, upper: Any = None, strict: bool = True) -> Any:
+def cells(schema: Schema, values: Any, upper: Any = None, strict: Any = "all") -> Any:
     """The lower and upper ends of the cells of column "x", and which are empty."""
     high = None if upper is None else pd.DataFrame({"x": upper})
     out = encode(schema, pd.DataFrame({"x": values}), high, strict=strict)

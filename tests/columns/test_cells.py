@@ -172,7 +172,7 @@ def test_empty_events(schema: Schema) -> None:
         assert out.evidence.missing().all()
     assert encode_cells(schema, {"rain": (-5, -1)}).empty.item()
     assert not encode_cells(schema, {"rain": (-5, 0)}).empty.item()
-    assert encode_cells(schema, {"age": -3}, strict=False).empty.item()
+    assert encode_cells(schema, {"age": -3}, strict="none").empty.item()
     assert encode_cells(schema, {"size": ("L", None)}).empty.item()
 
 
@@ -242,7 +242,7 @@ def test_intervals_hold_the_values_that_they_should(data: st.DataObject) -> None
     whole = encode_cells(NUMBERS_SCHEMA, {column: interval})
     low, high = whole.evidence.lower.item(), whole.evidence.upper.item()
     for point in points:
-        cell = encode_cells(NUMBERS_SCHEMA, {column: point}, strict=False).evidence
+        cell = encode_cells(NUMBERS_SCHEMA, {column: point}, strict="none").evidence
         lower, upper = cell.lower.item(), cell.upper.item()
         if np.isnan(low):
             within = not whole.empty.item()

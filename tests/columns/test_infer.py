@@ -109,8 +109,9 @@ def test_sparse_columns() -> None:
 # Notes ----------------------------------------------------------------------------------------
 
 
-def notes(values: Any, kind: Any = None) -> str:
-    return "; ".join(column_of(values, kind).notes)
+def notes(values: Any, kind: Any = None, guess: bool = False) -> str:
+    given = None if kind is None else {"x": kind}
+    return "; ".join(infer(pd.DataFrame({"x": values}), given, guess=guess)["x"].notes)
 
 
 def test_notes_on_values() -> None:
@@ -118,6 +119,7 @@ def test_notes_on_values() -> None:
     rain = np.where(rng.random(100) < 0.12, 0, rng.random(100))
     share = int((rain == 0).sum())
     assert notes(rain) == f"{share} % of rows are exactly 0: consider atoms=(0,)"
+    assert notes(rain, guess=True) == ""
     assert notes(rain, Continuous(lower=0, atoms=(0,))) == ""
     assert notes(rng.random(100)) == ""
     assert notes(np.repeat([1.0, 2.0, 5.0], 30)) == "whole numbers only: consider Integer()"
@@ -125,6 +127,14 @@ def test_notes_on_values() -> None:
         notes(np.repeat([1.25, 2.5, 5.0], 30)) == "multiples of 0.01 only: consider resolution=0.01"
     )
     assert notes(np.repeat([1.25, 2.5, 5.0], 30), Continuous(resolution=0.01)) == ""
+    # Zeros among rounded values: every multiple has its own mass, so atoms are not advised.
+    zeros = np.concatenate([np.zeros(60), np.repeat([1.25, 2.5, 5.0], 20)])
+    assert notes(zeros) == "multiples of 0.01 only: consider resolution=0.01"
+    assert notes(zeros, Continuous(atoms=(0,))).endswith("resolution=0.01 instead of atoms")
+    assert notes(zeros, Continuous(resolution=0.01)) == ""
+    assert notes(np.rint(zeros)) == "whole numbers only: consider Integer()"
+    two = np.concatenate([np.zeros(20), np.full(80, 7.0), rng.random(50)])
+    assert notes(two, Continuous(atoms=(0,))).endswith("consider atoms=(0, 7)")
     assert notes([NAN, NAN]) == "all values are missing: leave it out"
     assert notes([7.5] * 50) == ""
 
@@ -269,6 +279,31 @@ def test_censored_columns() -> None:
     assert schema["t"].kind == Continuous()
     assert schema["n"].kind == Integer()
     assert schema["t"].location == pytest.approx((1 + 2 + 1 + 3) / 4)
+
+
+def test_upper_ends_leave_complete_columns_as_they_are() -> None:
+    frame = pd.DataFrame(
+        {
+            "x": [0.5, 1.5, NAN],
+            "gaps": [1.0, 2.0, NAN],
+            "whole": [1.0, 2.0, 3.0],
+            "n": [1, 2, 3],
+            "nullable": pd.array([1, None, 2], "Int64"),
+            "objects": pd.Series([1.0, None, 2.0], dtype=object),
+            "city": ["a", None, "b"],
+            "day": pd.to_datetime(["2024-01-01", None, "2024-01-02"]),
+        }
+    )
+    assert infer(frame, None, frame.copy()) == infer(frame)
+
+
+def test_both_frames_show_what_a_censored_column_is() -> None:
+    infinite = [1.0, np.inf, 3.0]
+    assert schema_of([1, 2, 3], upper=infinite).columns[0].kind == Integer()
+    left = schema_of([-np.inf, 2.0, 3.0], upper=[1, 2, 3]).columns[0]
+    assert (left.kind, left.dtype) == (Integer(), "int64")
+    parts = schema_of([1, 2, 3], upper=[1.5, 2.0, 3.0]).columns[0]
+    assert (parts.kind, parts.dtype) == (Continuous(), "float64")
 
 
 def test_errors_of_censored_columns() -> None:

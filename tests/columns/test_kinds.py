@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from marginals.columns import Categorical, Continuous, Integer
+from marginals.columns import Categorical, Continuous, Discrete, Integer
 
 DAY = pd.Timedelta("1D")
 
@@ -21,6 +21,10 @@ DAY = pd.Timedelta("1D")
         (Continuous(resolution=np.float64(0.5)), "Continuous(resolution=0.5)"),
         (Integer(lower=np.int64(3)), "Integer(lower=3)"),
         (Integer(upper=4.0), "Integer(upper=4)"),
+        (Integer(0, 99, [40, 20]), "Integer(lower=0, upper=99, atoms=(20, 40))"),
+        (Continuous(resolution=0.5, atoms=(0.5,)), "Continuous(resolution=0.5, atoms=(0.5,))"),
+        (Discrete(), "Discrete()"),
+        (Discrete(np.array([60, 36])), "Discrete(values=(36, 60))"),
         (Categorical(), "Categorical()"),
         (Categorical(np.array([1, 2])), "Categorical(categories=(1, 2))"),
     ],
@@ -67,11 +71,17 @@ def test_frozen_and_hashable() -> None:
         (lambda: Continuous(atoms=(0, DAY)), TypeError, "`atoms` to be of one kind"),
         (lambda: Continuous(lower=0, atoms=(-1,)), ValueError, r"lie in \[0, None\]; got -1. Wid"),
         (lambda: Continuous(upper=0, atoms=(1,)), ValueError, r"lie in \[None, 0\]; got 1"),
-        (lambda: Continuous(resolution=1, atoms=(0,)), ValueError, "`atoms` or `resolution`.*Lea"),
         (lambda: Integer(lower=0.5), ValueError, "whole number; got 0.5. Round it"),
         (lambda: Integer(lower=3, upper=2), ValueError, "Swap them"),
         (lambda: Integer(lower=pd.Timestamp(0)), ValueError, "to be a whole number"),
         (lambda: Integer(upper=False), TypeError, "`upper` to be a number"),
+        (lambda: Integer(atoms=(0.5,)), ValueError, "`atoms` of an integer column.*whole"),
+        (lambda: Integer(0, 9, atoms=(10,)), ValueError, r"lie in \[0, 9\]; got 10"),
+        (lambda: Discrete(3), TypeError, "`values` to be a list of numbers.*got 3. Put it"),
+        (lambda: Discrete([]), ValueError, "`values` to hold values; got"),
+        (lambda: Discrete([1, 1.0]), ValueError, "`values` to be distinct"),
+        (lambda: Discrete([1, DAY]), TypeError, "`values` to be of one kind"),
+        (lambda: Discrete(["a"]), TypeError, "`values` to be a number"),
         (lambda: Categorical("abc"), TypeError, "`categories` to be a list.*got 'abc'. Put it"),
         (lambda: Categorical(3), TypeError, "`categories` to be a list"),
         (lambda: Categorical([]), ValueError, "`categories` to hold a value; got none"),

@@ -25,7 +25,7 @@ def rows() -> torch.Tensor:
 def test_exact_cells_alone(density: Density, rows: torch.Tensor) -> None:
     cells = Evidence.exact(rows)
     alone = density.univariates(Evidence.nothing(1, like=rows))
-    values, tails = log_cells(alone, cells), log_tails(alone, cells)
+    values, tails = log_cells(alone, cells), log_tails(alone, cells, density.categories)
     for column in range(3):
         x = rows[:, [column]]
         known = ~x[:, 0].isnan()
@@ -57,4 +57,6 @@ def test_intervals_have_mass_and_tails_that_include_them(density: Density) -> No
     mass = density.logprob(lower[:, :1], upper[:, :1], [0])
     torch.testing.assert_close(log_cells(alone, cells)[:, 0], mass)
     below, above = density.logcdf(upper[:, :1], [0]), density.logsf(lower[:, :1], [0])
-    torch.testing.assert_close(log_tails(alone, cells)[:, 0], torch.minimum(below, above))
+    torch.testing.assert_close(
+        log_tails(alone, cells, density.categories)[:, 0], torch.minimum(below, above)
+    )

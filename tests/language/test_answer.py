@@ -51,7 +51,7 @@ VALUES: dict[str, Any] = {
     ),
     "P(grade > a | city in {Oslo, Bergen})": lambda m: m.prob({"grade": {"b", "c"}}, given=OSLO),
     "P(rain < 0)": lambda m: 0.0,
-    "P(day >= 2024-05-01)": lambda m: m.prob({"day": (pd.Timestamp("2024-05-01"), None)}),
+    "P(day >= 2024-05-01)": lambda m: m.prob({"day": (pd.Timestamp("2024-04-30"), None)}),
     "p(income = 2 | age = 40)": lambda m: m.pdf({"income": 2}, given={"age": 40}),
     "p(income = 2, age = 40)": lambda m: m.pdf({"income": 2, "age": 40}),
     "E[income | age = 40]": lambda m: m.mean("income", given={"age": 40}),

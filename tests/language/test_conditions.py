@@ -152,3 +152,27 @@ def test_queries_without_text_have_errors_without_place(schema: Schema) -> None:
     with pytest.raises(QueryError) as caught:
         to_evidence(parse("P(agee = 3)").event, schema)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("2024-03-31 02:30", "2024-03-31T01:00Z"),  # skipped: the clocks go from two to three
+        ("2024-10-27 02:30", "2024-10-27T00:30Z"),  # repeated: the first of the two
+        ("2024-10-27 02:30+01:00", "2024-10-27T01:30Z"),
+        ("2024-10-27T02:30+02:00", "2024-10-27T00:30Z"),
+        ("2024-03-31T01:00Z", "2024-03-31T01:00Z"),
+    ],
+)
+def test_times_that_clocks_skip_or_repeat(text: str, instant: str) -> None:
+    days = pd.date_range("2024-01-01", "2024-12-31", periods=9, tz="Europe/Oslo")
+    schema = infer(pd.DataFrame({"at": days}))
+    (cell,) = to_evidence(parse_conditions(f"at > '{text}'"), schema).values()
+    assert isinstance(cell, Interval)
+    assert cell.low == pd.Timestamp(instant)
+    # Evidence in a dict is read by the same rule.
+    bounds = [
+        encode_cells(schema, {"at": Exact(value)}).evidence.lower.item()
+        for value in (text, pd.Timestamp(instant))
+    ]
+    assert bounds[0] == bounds[1]

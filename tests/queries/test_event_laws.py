@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from marginals import MDMA, Continuous, Integer
+from marginals import MDMA, Continuous, Discrete, Integer
 from marginals.cells.cell import Exact, Interval, OneOf
 from tests.robustness.questions import Refused, answer
 
@@ -28,6 +28,9 @@ VALUES: dict[str, list[Any]] = {
     "span": ["2 hours", "90 min"],
     "grade": ["a", "b", "c"],
     "cylinders": [4, 6, 8],
+    "hours": [40, 39, 40.0000001, 40.5, 0, 99, 100],
+    "term": [36, 60, 48, 59.9999999, 60.0000001, 0, 1e300],
+    "paid": [0, 1, 500, 500.5, -1],
 }
 COLUMNS = st.sampled_from([(name, value) for name, values in VALUES.items() for value in values])
 
@@ -52,15 +55,22 @@ def model(request: pytest.FixtureRequest) -> MDMA:
             "span": pd.to_timedelta(rng.integers(1, 90, ROWS) * 5, "min"),
             "grade": pd.Categorical(rng.choice(list("abc"), ROWS), list("abc"), ordered=True),
             "cylinders": pd.Categorical(rng.choice([4, 6, 8], ROWS)),
+            "hours": np.where(wait > 0, 40, rng.integers(0, 100, ROWS)),
+            "term": rng.choice([36, 60], ROWS),
+            "paid": np.where(wait > 1, 0, rng.integers(1, 9000, ROWS)),
         }
     )
     kinds: dict[Any, Any] = {
         "days": Integer(0, 6),
+        "wage": Integer(),
         "price": Continuous(lower=0, resolution=0.1),
         "share": Continuous(0, 1),
         "wait": Continuous(0, 60, atoms=(0, 2.5, 60)),
         "date": Continuous(resolution=pd.Timedelta(days=1)),
         "span": Continuous(resolution=pd.Timedelta(minutes=5)),
+        "hours": Integer(0, 99, atoms=(40,)),
+        "term": Discrete(),
+        "paid": Integer(0, atoms=(0,)),
     }
     tensor = request.param
     return MDMA(columns=kinds, tensor=tensor, width=8, max_steps=20, random_state=0).fit(frame)
@@ -73,8 +83,9 @@ def text_of(value: Any) -> str:
 def test_the_columns_are_of_every_kind(model: MDMA) -> None:
     assert list(model.schema_.names) == list(VALUES)
     axes = {type(column.axis).__name__ for column in model.schema_}
-    assert axes == {"LatticeAxis", "SmoothAxis", "CodeAxis"}
-    assert model.schema_["wage"].axis.is_fine
+    assert axes == {"LatticeAxis", "SmoothAxis", "CodeAxis", "TableAxis"}
+    cells = model.schema_["wage"].axis.exact(np.zeros(1))
+    assert cells.lower == cells.upper  # a fine lattice
 
 
 @settings(max_examples=120)

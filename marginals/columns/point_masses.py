@@ -1,0 +1,162 @@
+"""Which values repeat more often than a smooth density on the column's grid explains."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["MOST_VALUES", "find_atoms", "is_table"]
+
+Floats = npt.NDArray[np.float64]
+
+MOST_VALUES = 60  # distinct values of a column that is a table of probabilities
+_REPEATS = 10  # rows for each distinct value of such a column, on average
+_RARE = 5  # rows of the rarest value of a table with more than `_SHORT` values
+_SHORT = 10
+# Least number of rows that an atom adds to the smooth density: 0.3 % of all, or 1 % of those not at
+# the value that most rows have, at least 30; in small tables 7.5 % of all, at least 8.
+# Rounding to whole numbers by a few rows makes no atoms.
+_SHARE, _REST_SHARE = 0.003, 0.01
+_ROWS, _SMALL_SHARE, _SMALL_ROWS = 30, 0.075, 8
+_RATIO = 1.5  # least count of an atom, relative to the smooth expectation
+_SIGMA = 5.0  # standard errors by which the count exceeds it: one false atom in 10^6 values
+_NEIGHBOURS = 40  # rows on one side from which the expectation is estimated
+_MOST_ATOMS = 40
+_AROUND = 4  # cells on each side that show whether a value is a peak
+_ROUNDS = 4  # atoms found in one round no longer count as neighbours in the next
+
+
+def is_table(counts: Any) -> bool:
+    """Say whether distinct values are so few and so frequent that they are all there are.
+
+    A value seen once suggests that others were not seen at all (Good and Turing's estimate), and
+    so does a rare one among many.
+
+    >>> is_table(np.array([400, 300])), is_table(np.array([400, 300, 1]))
+    (True, False)
+    """
+    few = 1 < len(counts) <= MOST_VALUES
+    rarest = 2 if len(counts) <= _SHORT else _RARE
+    return bool(few and counts.min() >= rarest and counts.sum() >= _REPEATS * len(counts))
+
+
+def find_atoms(values: Any, counts: Any, step: float | None) -> list[int]:
+    """Return the positions of the distinct values that have a mass of their own.
+
+    The expected count of a value is the largest of four: the counts per cell on its left and on its
+    right, and both continued to the value along an exponential. An atom exceeds it by five standard
+    errors, by half, and by 0.3 % of the rows (more in small tables, less beside a value that most
+    rows have).
+
+    Args:
+        values: distinct values in rising order.
+        counts: how often each occurs.
+        step: of the grid; None for a continuous column, in which any repetition is unexpected.
+
+    >>> values = np.arange(100.0)
+    >>> find_atoms(values, np.where(values == 40, 900, 30), step=1.0)
+    [40]
+    """
+    total = counts.sum()
+    # Next to one value that most rows have, the others are a table of their own.
+    rest = total - counts.max() if 2 * counts.max() > total else total
+    share = min(_SHARE * total, max(_ROWS, _REST_SHARE * rest))
+    least = max(share, _SMALL_ROWS, min(_ROWS, _SMALL_SHARE * total))
+    candidates = np.flatnonzero(counts >= least)
+    if step is None:
+        heavy = candidates
+        excess = counts[heavy].astype(np.float64)
+    else:
+        heavy, excess = _above_smooth(values / step, counts, candidates, least)
+    kept = heavy[np.argsort(-excess, kind="stable")[:_MOST_ATOMS]]
+    return sorted(kept.tolist())
+
+
+def _above_smooth(places: Floats, counts: Any, candidates: Any, least: float) -> tuple[Any, Any]:
+    """Return which candidates exceed a smooth density over cells, and by how many rows."""
+    # Neighbouring atoms, such as 24 and 25 hours, would hide each other: at first no peak counts.
+    smooth = ~_peaks(places, counts)
+    heavy, excess = np.empty(0, dtype=np.intp), np.empty(0)
+    for _ in range(_ROUNDS):
+        expected, spread = _expected(places, counts, smooth, candidates)
+        above = counts[candidates] - expected
+        sure = (above > _SIGMA * spread) & (counts[candidates] >= _RATIO * expected)
+        sure &= above >= least
+        if np.array_equal(candidates[sure], heavy):
+            break
+        heavy, excess = candidates[sure], above[sure]
+        smooth = np.ones(len(places), dtype=bool)
+        smooth[heavy] = False
+    return heavy, excess
+
+
+def _peaks(places: Floats, counts: Any) -> Any:
+    """Say which values have half more rows than the median cell on either side."""
+    whole = np.rint(places - places[0])
+    peaks = np.ones(len(places), dtype=bool)
+    for side in (-1, 1):
+        at = whole + side * np.arange(1, _AROUND + 1)[:, None]  # (cells, values)
+        found = np.searchsorted(whole, at).clip(0, len(whole) - 1)
+        beside = np.where(whole[found] == at, counts[found], 0)
+        inside = (at >= whole[0]) & (at <= whole[-1])
+        peaks &= inside.all(0) & (counts > _RATIO * np.median(beside, axis=0))
+    return peaks
+
+
+def _expected(places: Floats, counts: Any, smooth: Any, candidates: Any) -> tuple[Floats, Floats]:
+    """Return the count that neighbours predict at each candidate, and its standard error."""
+    where, rows = places[smooth], np.append(0, np.cumsum(counts[smooth]))
+    taken = np.append(0, np.cumsum(~smooth))  # cells of atoms are no cells of the smooth part
+    expected, variance = np.zeros((2, len(candidates)))
+    for i, candidate in enumerate(candidates):
+        at = places[candidate]
+        for side in (-1, 1):
+            for rate, noise in _rates(where, rows, places, taken, at, side):
+                if rate > expected[i]:
+                    expected[i], variance[i] = rate, noise
+    return expected, np.sqrt(expected + variance)
+
+
+def _rates(
+    where: Floats, rows: Any, places: Floats, taken: Any, at: float, side: int
+) -> list[tuple[float, float]]:
+    """Return counts per cell beside a place, and continued to it, with their variances."""
+    first = int(np.searchsorted(where, at, "right" if side > 0 else "left"))
+    widths: list[float] = []
+    sums: list[float] = []
+    edge = at
+    for _ in range(2):  # two windows, the second farther off
+        end, far = _window(where, rows, first, edge, side, widths[0] if widths else 1.0)
+        if end == first and not widths:
+            return []
+        low, high = sorted((edge, far))
+        inside = np.searchsorted(places, [low, high], "right" if side > 0 else "left")
+        cells = high - low - (taken[inside[1]] - taken[inside[0]])
+        widths.append(max(cells, 1.0))
+        sums.append(float(abs(rows[end] - rows[first])))
+        first, edge = end, far
+    near, far_rate = sums[0] / widths[0], sums[1] / widths[1]
+    found = [(near, near**2 / max(sums[0], 1.0))]
+    if sums[1] >= 1 and near > far_rate:
+        power = (1 + widths[0]) / (widths[0] + widths[1])
+        onward = near * (near / far_rate) ** power
+        relative = (1 + power) ** 2 / sums[0] + power**2 / sums[1]
+        found.append((onward, onward**2 * relative))
+    return found
+
+
+def _window(
+    where: Floats, rows: Any, first: int, edge: float, side: int, least: float
+) -> tuple[int, float]:
+    """Return the end of a window with enough rows that is at least so many cells wide."""
+    if side > 0:
+        end = int(np.searchsorted(rows, rows[first] + _NEIGHBOURS))
+        end = max(end, int(np.searchsorted(where, edge + least + 0.5)))
+        end = min(end, len(where))
+        far = where[end - 1] if end > first else edge
+        return end, max(float(far), edge + least)
+    end = int(np.searchsorted(rows, rows[first] - _NEIGHBOURS, "right")) - 1
+    end = min(end, int(np.searchsorted(where, edge - least - 0.5, "right")))
+    end = max(end, 0)
+    far = where[end] if end < first else edge
+    return end, min(float(far), edge - least)
