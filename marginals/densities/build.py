@@ -175,16 +175,16 @@ def _is_mostly_exact(evidence: Evidence, column: int) -> bool:
 def _tables(evidence: Evidence, lattices: Mapping[int, Lattice]) -> dict[int, LatticeTable | None]:
     """Tabulate the cells of lattices from the first to the last that was observed.
 
-    None stands for a fine lattice; one that has neither a table nor narrow cells is left out, and
-    so is one whose cells are so narrow that most of them are exact points already.
+    None stands for a fine lattice, most of whose cells may be exact points already. A lattice that
+    has neither a table nor narrow cells is left out.
     """
     found = {}
     for column, lattice in lattices.items():
-        if _is_mostly_exact(evidence, column):
-            continue
         seen = evidence.select([column]).midpoints()
         seen = seen[seen.isfinite()]
-        table = lattice(float(seen.min()), float(seen.max())) if len(seen) else None
+        table = None
+        if len(seen) and not _is_mostly_exact(evidence, column):
+            table = lattice(float(seen.min()), float(seen.max()))
         if table is not None or _is_fine(evidence, column):
             found[column] = table
     return found
@@ -207,11 +207,12 @@ def _is_coupled(evidence: Evidence, column: int, table: LatticeTable | None) -> 
 
 
 def _is_fine(evidence: Evidence, column: int) -> bool:
-    """Return whether nearly all cells of a lattice are narrow."""
+    """Return whether nearly all cells of a lattice are narrow, and not all of them points."""
     cells = evidence.select([column])
     width = (cells.upper - cells.lower)[~cells.lower.isnan()]
-    narrow = ((width > 0) & (width <= FINE_WIDTH)).double()
-    return len(narrow) > 0 and float(narrow.mean()) >= 1 - _MOST_BEYOND
+    narrow = width <= FINE_WIDTH
+    some = bool((narrow & (width > 0)).any())
+    return some and float(narrow.double().mean()) >= 1 - _MOST_BEYOND
 
 
 def _coupled(

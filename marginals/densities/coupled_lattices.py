@@ -147,7 +147,8 @@ class CoupledLattices(nn.Module):
                 _fill(out.points[i], table.points)
                 _fill(out.log_widths[i], np.log(table.widths))
                 points, log_widths = out.points[i], out.log_widths[i]
-                seen = cells.midpoints().nan_to_num(float(points[0]))
+                seen = cells.midpoints()
+                seen = seen[seen.isfinite()]
                 low, high = ((points - end).abs().argmin() for end in (seen.amin(), seen.amax()))
                 place = torch.linspace(int(low), int(high), _PROBES)
             index = place.round().long()

@@ -302,6 +302,16 @@ def test_fine_lattices_have_points_without_a_table() -> None:
     assert_close(mass.logsumexp(0), whole[0], rtol=0, atol=1e-4)
 
 
+def test_the_floor_holds_where_values_were_observed() -> None:
+    """Missing cells and the table's margin, where steps may be wide, do not count."""
+    evidence, _ = data()
+    model = build(evidence, tensor="copula", width=2, lattices=LATTICE)
+    seen = evidence.select([0, 1]).midpoints()
+    low, high = seen.nan_to_num(torch.inf).amin(0), seen.nan_to_num(-torch.inf).amax(0)
+    assert_close(model.lattices.probes[:, 0], low.float())
+    assert_close(model.lattices.probes[:, -1], high.float())
+
+
 def test_files_keep_lattices(tmp_path: Path) -> None:
     evidence, _ = data()
     model = build(evidence, tensor="copula", width=2, lattices=LATTICE)
