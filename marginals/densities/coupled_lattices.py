@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from marginals.cells.evidence import Evidence
 from marginals.cells.lattice_table import LatticeTable
 from marginals.leaves import SharedLeaves
+from marginals.numerics import index_of
 
 # The least deviation of a lattice column given all others, in steps; see the module.
 LEAST_STEPS = 0.8
@@ -191,7 +192,7 @@ class CoupledLattices(nn.Module):
         _, log_slope = family.scale(torch.cat([self.probes, bends], 1), own)
         widest = (log_slope + widths).amax(1) + math.log(LEAST_STEPS)
         out = widest.new_full((len(coupled),), -torch.inf)
-        return out.index_copy(0, torch.tensor(own, device=out.device), widest)
+        return out.index_copy(0, index_of(own, out.device), widest)
 
     # Evidence ---------------------------------------------------------------------------------
 

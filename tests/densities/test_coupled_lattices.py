@@ -14,8 +14,11 @@ from marginals.cells.lattice_table import uniform_lattice
 from marginals.densities.build import build, couplable
 from marginals.densities.coupled import CoupledDensity
 from marginals.densities.coupled_lattices import CoupledLattices
+from marginals.densities.mixture import Mixture
+from marginals.densities.tensor_density import TensorDensity
 from marginals.io.model_files import load_density, save
 from marginals.leaves import CategoricalLeaves, Leaves
+from marginals.tensors import CPTensor
 from marginals.tensors.couplings import Couplings
 from marginals.training import fit
 from tests.laws.registry import generic_shared, shake
@@ -149,6 +152,20 @@ def test_univariates_agree_with_masses(given: dict[int, object]) -> None:
     back = found.cdf(x[:, None, None])[:, 0, 0]
     assert_close(back, levels, rtol=0, atol=2e-3)
     assert_close(found.log_evidence[0, 0], model.log_value(given)[0])
+
+
+def test_mixtures_with_other_models() -> None:
+    """A mixture inverts its CDF, which is that of leaves in one member and a sum in the other."""
+    leaves = Leaves([generic_shared(4, 3, "normal"), CategoricalLeaves([3], 3)], [range(4), (4,)])
+    leaves.families[0].learned.location.zero_()
+    model = Mixture([lattice_model(2, sharp=False), TensorDensity(leaves, CPTensor(5, 3))])
+    found = model.univariates(Evidence.of({1: (0.0, STEP), 2: 0.3}), [0])
+    levels = torch.linspace(0.01, 0.99, 51)
+    with torch.no_grad():
+        x = found.ppf(levels[:, None, None])
+        assert_close(found.cdf(x)[:, 0, 0], levels, rtol=0, atol=1e-3)
+        mass = model.log_conditional(cells_of(0), {1: (0.0, STEP), 2: 0.3}).exp()
+        assert_close(found.cdf(ends()[:, None, None])[:, 0, 0].diff(), mass, rtol=0, atol=1e-5)
 
 
 def test_the_own_cell_is_no_evidence() -> None:
