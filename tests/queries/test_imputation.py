@@ -57,7 +57,7 @@ def test_batches_make_no_difference(
     model: MDMA, holes: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, lines = model.impute(holes), model.impute_interval(holes)
-    monkeypatch.setattr(type(model.module_), "rows_at_once", lambda self: 70)
+    monkeypatch.setattr(type(model.module_), "rows_at_once", lambda self, given=None: 70)
     parted = model.impute(holes)
     numbers, day = parted.select_dtypes("number"), pd.Timedelta("1min")
     pd.testing.assert_frame_equal(numbers, whole[numbers.columns], rtol=1e-4)
