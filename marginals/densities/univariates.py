@@ -128,6 +128,12 @@ class LeafMixtures(Univariates):
 
     def cdf(self, x: Tensor) -> Tensor:
         """Return the CDF at `x` (..., B, n), to absolute machine precision."""
+        if x.ndim > 1 and x.shape[-2] == 1:
+            # The same points for all rows: each leaf is evaluated once at each.
+            points, shape = columns_first(x, (1, len(self.columns)))  # (n, Q, 1)
+            leaf = self.leaves.cdf(points.flatten(1), self.columns)  # (n, Q, M)
+            mixed = leaf @ self.log_weights.exp().mT.to(leaf)  # (n, Q, B)
+            return columns_last(mixed, torch.Size([*shape[:-2], *self.log_evidence.shape]))
         cells, shape = columns_first(x, self.log_evidence.shape)  # (n, Q, B)
         each = self.leaves.cdf(cells.flatten(1), self.columns).unflatten(1, cells.shape[1:])
         return columns_last((self.log_weights.exp()[:, None] * each).sum(-1), shape)

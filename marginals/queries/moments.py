@@ -14,7 +14,7 @@ from marginals.densities import Univariates
 FloatArray = npt.NDArray[np.float64]
 
 # A lattice with more values than this between its extreme quantiles is integrated, not summed.
-_MOST_VALUES = 4096
+_MOST_VALUES = 1024
 # Probability ignored at each end when the values of a lattice are summed.
 _TAIL = 1e-10
 # Deviations beyond this many units carry no noticeable mass; their squares still fit into float32.
@@ -152,9 +152,9 @@ def _lattice_moments(parts: Univariates, line: LatticeAxis) -> tuple[Tensor, Ten
     values = np.arange(count, dtype=np.float64) * line.step + low
     with quiet():
         cells = line.rounded(values)
-    bounds = (torch.from_numpy(end)[:, None, None] for end in cells)
-    below, up_to = (parts.cdf(end.to(parts.log_evidence)) for end in bounds)
-    mass = (up_to - below)[..., 0].double().cpu()  # (values, B)
+    # Each cell begins where the one before ends.
+    ends = torch.from_numpy(np.append(cells[0][:1], cells[1]))[:, None, None]
+    mass = parts.cdf(ends.to(parts.log_evidence)).diff(dim=0)[..., 0].double().cpu()  # (values, B)
     mass = mass / mass.sum(0)
     numbers = torch.from_numpy(values)[:, None]
     mean = (numbers * mass).sum(0)
