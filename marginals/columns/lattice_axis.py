@@ -11,10 +11,11 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from marginals.columns.axis import Axis, ExactCells, Flags, Floats, checked
+from marginals.cells.lattice_table import LatticeTable
+from marginals.columns.axis import Axis, ExactCells, Flags, Floats, checked, quiet
 from marginals.columns.dtypes import float_type
 from marginals.columns.kinds import Integer
-from marginals.columns.open_tail import bend_tail, unbend_tail
+from marginals.columns.open_tail import bend_tail, log_bend, unbend_tail
 from marginals.columns.schema import Column
 from marginals.columns.value_grid import rational
 
@@ -29,6 +30,8 @@ _LOOSE = 0.05
 _FINE = 500.0
 _MOST = float(np.finfo(np.float64).max)
 _MOST_UNIT = 10**15  # whole numbers beyond are rounded as floats
+# Cells of a table, and those on either side of the observed ones: half as many, within limits.
+_MOST_CELLS, _LEAST_MARGIN, _MOST_MARGIN = 4096, 8, 256
 
 
 @final
@@ -143,6 +146,28 @@ class LatticeAxis(Axis):
         k = np.clip(np.rint(self._steps(numbers)), self.first, self.last)
         return self.to_model(self.bent(k + 0.5))
 
+    def cells(self, low: float, high: float) -> LatticeTable | None:
+        """Tabulate the cells from one point of the model's scale to another, with a margin.
+
+        The cells of the first and the last value are infinite and never among them.
+
+        Returns:
+            None if the cells are more than 4096, or none.
+        """
+        with quiet():
+            ends = np.ceil(self._unbent(self.to_numbers(np.array([low, high])))) - 1
+            margin = np.clip(np.ceil((ends[1] - ends[0]) / 2), _LEAST_MARGIN, _MOST_MARGIN)
+            first = max(ends[0] - margin, self.first + 1)
+            last = min(ends[1] + margin, self.last - 1)
+            if not 0 <= last - first < _MOST_CELLS:
+                return None
+            k = np.arange(first, last + 1)
+            lower, upper = self._cell(k)
+            widths = self._slope(k + 0.5) / self.column.scale
+            return LatticeTable(
+                np.append(lower, upper[-1]), self.to_model(self.bent(k + 0.5)), widths
+            )
+
     def between(
         self, low: Floats, high: Floats, low_closed: bool = False, high_closed: bool = True
     ) -> tuple[Floats, Floats]:
@@ -240,6 +265,19 @@ class LatticeAxis(Axis):
         if math.isinf(self.first):
             return -bend_tail(falling, self.column.knot)
         return rising - falling
+
+    def _slope(self, end: Floats) -> Floats:
+        """Return the slope of `bent`."""
+        middle, above, below = end - 0.5, end - self.first, (self.last - end) + 1
+        if math.isinf(self.first) and math.isinf(self.last):
+            return np.ones_like(end)
+        if math.isinf(self.last):
+            rising = _log_ratio(middle, above, 0.5 - self.first)
+            return np.exp(log_bend(rising, self.column.knot)) / above
+        if math.isinf(self.first):
+            falling = _log_ratio(-middle, below, self.last + 0.5)
+            return np.exp(log_bend(falling, self.column.knot)) / below
+        return 1 / above + 1 / below
 
     def _unbent(self, bent: Floats) -> Floats:
         below, above = 0.5 - self.first, self.last + 0.5

@@ -152,8 +152,12 @@ class Schema:
     @property
     def build_options(self) -> dict[str, Any]:
         """The options of `marginals.build` that describe the columns, by position."""
+        from marginals.columns.lattice_axis import LatticeAxis
+
         atoms = {i: column.atoms for i, column in enumerate(self.columns) if column.atoms}
-        return {"categories": self.categories, "atoms": atoms}
+        axes = {i: column.axis for i, column in enumerate(self.columns) if i not in atoms}
+        lattices = {i: axis.cells for i, axis in axes.items() if isinstance(axis, LatticeAxis)}
+        return {"categories": self.categories, "atoms": atoms, "lattices": lattices}
 
     def reading(self, unknown: str) -> "Schema":
         """Return the schema with another way to read categories not seen in training.

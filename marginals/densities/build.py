@@ -9,7 +9,9 @@ from torch import Tensor
 
 from marginals import structure
 from marginals.cells.evidence import Evidence, as_evidence
+from marginals.cells.lattice_table import Lattice, LatticeTable
 from marginals.densities.coupled import CoupledDensity
+from marginals.densities.coupled_lattices import FINE_WIDTH, LEAST_STEPS, CoupledLattices
 from marginals.densities.em_start import start_by_em
 from marginals.densities.mixture_em import fit_components
 from marginals.densities.sample_weights import checked_weight, drawn_by_weight
@@ -28,6 +30,12 @@ Init = Literal["data", "paper", "em", "scales"]
 
 # Rows that determine scales and tree: enough for three digits of a correlation.
 _MOST_ROWS = 100_000
+# A lattice is coupled if its floor is at most this share of the column's standard deviation: on
+# coarser ones, such as 0 and 1, a floor would blur what the column says about the others.
+_MOST_FLOOR = 0.5
+# Rows with cells beyond the table, such as the first and last cells of a bounded lattice, cost an
+# integral for each step of training.
+_MOST_BEYOND = 0.02
 
 
 def build(
@@ -45,6 +53,7 @@ def build(
     coupled: Sequence[int] | None = None,
     categories: Mapping[int, int] | None = None,
     atoms: Mapping[int, Sequence[float]] | None = None,
+    lattices: Mapping[int, Lattice] | None = None,
     init: Init = "data",
     sample_weight: Tensor | None = None,
     dtype: torch.dtype = torch.float32,
@@ -67,9 +76,11 @@ def build(
         pool: How many groups a node of the tree joins.
         rank, common: Number of factors of each copula component, and common to all.
         coupled: Columns to couple inside copula components. The default is all continuous columns
-            without atoms whose cells are mostly exact.
+            without atoms whose cells are mostly exact, and all lattices that are fine enough.
         categories: Number of categories of each categorical column.
         atoms: Points of positive mass of each column that has any.
+        lattices: For each column whose cells are those of a lattice, a function that tabulates
+            them. Copula components couple such a column by points instead of cells.
         init: "data" starts component k as a narrow kernel on a random row, with weights near the
             diagonal; "paper" uses the paper's parametrisation and start; "em" starts copula
             components as a Gaussian mixture, others, unless their leaves are neural, as a mixture
@@ -86,7 +97,7 @@ def build(
     """
     evidence = as_evidence(data)
     _check_data(evidence)
-    categories, atoms = categories or {}, atoms or {}
+    categories, atoms, lattices = categories or {}, atoms or {}, lattices or {}
     if sample_weight is not None:
         weight = checked_weight(sample_weight, len(evidence), "sample_weight", "data")
         if init in ("em", "scales"):
@@ -94,7 +105,7 @@ def build(
     x = _sample_of_rows(evidence, seed).midpoints(atoms).double().cpu()  # (N, D)
     tied: tuple[int, ...] = ()
     if tensor == "copula":
-        tied = _coupled(evidence, coupled, categories, atoms)
+        tied = _coupled(evidence, coupled, categories, atoms, lattices)
         if leaves not in (None, "normal"):
             raise ValueError(
                 f"Expected `leaves` to be 'normal' for copula components; got {leaves!r}."
@@ -104,7 +115,9 @@ def build(
     families = _leaves(x.shape[1], width, family, categories, atoms, tied)
     model: TensorDensity | CoupledDensity
     if tied:
-        model = CoupledDensity(families, Couplings(len(tied), width, rank, common))
+        tables = _tables(evidence, {c: lattices[c] for c in tied if c in lattices})
+        held = CoupledLattices.of(tables, evidence)
+        model = CoupledDensity(families, Couplings(len(tied), width, rank, common), held)
     else:
         how: Parametrisation = "softplus" if init == "paper" else "softmax"
         model = TensorDensity(families, _tensor(tensor, x, width, tree, pool, how, seed))
@@ -153,14 +166,66 @@ def start(
 
 
 def couplable(
-    evidence: Evidence, categories: Mapping[int, int], atoms: Mapping[int, Sequence[float]]
+    evidence: Evidence,
+    categories: Mapping[int, int],
+    atoms: Mapping[int, Sequence[float]],
+    lattices: Mapping[int, Lattice] | None = None,
 ) -> tuple[int, ...]:
     """Return the columns that copula components couple by default."""
-    observed = (~evidence.lower.isnan()).double().sum(0).clamp_min(1)
-    share = ((evidence.lower < evidence.upper).double().sum(0) / observed).tolist()
     # Several intervals in a row would cost an integral over all of them at each step.
-    exact = [c for c, s in zip(evidence.columns, share, strict=True) if s < 0.5]
-    return tuple(sorted(c for c in exact if c not in categories and c not in atoms))
+    exact = [c for c in evidence.columns if _is_mostly_exact(evidence, c)]
+    tables = _tables(evidence, lattices or {})
+    found = {*exact, *(c for c, table in tables.items() if _is_coupled(evidence, c, table))}
+    return tuple(sorted(c for c in found if c not in categories and c not in atoms))
+
+
+def _is_mostly_exact(evidence: Evidence, column: int) -> bool:
+    cells = evidence.select([column])
+    observed = (~cells.lower.isnan()).double().sum().clamp_min(1)
+    return float((cells.lower < cells.upper).double().sum() / observed) < 0.5
+
+
+def _tables(evidence: Evidence, lattices: Mapping[int, Lattice]) -> dict[int, LatticeTable | None]:
+    """Tabulate the cells of lattices from the first to the last that was observed.
+
+    None stands for a fine lattice, most of whose cells may be exact points already. A lattice that
+    has neither a table nor narrow cells is left out.
+    """
+    found = {}
+    for column, lattice in lattices.items():
+        seen = evidence.select([column]).midpoints()
+        seen = seen[seen.isfinite()]
+        table = None
+        if len(seen) and not _is_mostly_exact(evidence, column):
+            table = lattice(float(seen.min()), float(seen.max()))
+        if table is not None or _is_fine(evidence, column):
+            found[column] = table
+    return found
+
+
+def _is_coupled(evidence: Evidence, column: int, table: LatticeTable | None) -> bool:
+    """Return whether a lattice column is fine enough, with few cells beyond the table."""
+    if table is None:
+        return True
+    seen = evidence.select([column]).midpoints().double()
+    seen = seen[seen.isfinite()]
+    low, high, spread = (float(of(seen)) for of in (torch.min, torch.max, torch.std))
+    near = (table.points >= low - table.widths) & (table.points <= high + table.widths)
+    # Cells without an end on one side have their other end in place of a middle.
+    beyond = (seen < (table.points[0] + table.ends[0]) / 2) | (
+        seen > (table.points[-1] + table.ends[-1]) / 2
+    )
+    few = float(beyond.double().mean()) <= _MOST_BEYOND and near.any()
+    return bool(few and LEAST_STEPS * table.widths[near].max() <= _MOST_FLOOR * spread)
+
+
+def _is_fine(evidence: Evidence, column: int) -> bool:
+    """Return whether nearly all cells of a lattice are narrow, and not all of them points."""
+    cells = evidence.select([column])
+    width = (cells.upper - cells.lower)[~cells.lower.isnan()]
+    narrow = width <= FINE_WIDTH
+    some = bool((narrow & (width > 0)).any())
+    return some and float(narrow.double().mean()) >= 1 - _MOST_BEYOND
 
 
 def _coupled(
@@ -168,9 +233,10 @@ def _coupled(
     requested: Sequence[int] | None,
     categories: Mapping[int, int],
     atoms: Mapping[int, Sequence[float]],
+    lattices: Mapping[int, Lattice],
 ) -> tuple[int, ...]:
     if requested is None:
-        return couplable(evidence, categories, atoms)
+        return couplable(evidence, categories, atoms, lattices)
     wrong = [c for c in requested if c in categories or c in atoms]
     if wrong:
         raise ValueError(

@@ -7,13 +7,23 @@ import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
-from marginals.densities.coupled_intervals import Tied, divided, log_intervals, sample_intervals
+from marginals.densities.coupled_draws import draw_scores, draw_values
+from marginals.densities.coupled_intervals import Tied, log_intervals, tie
+from marginals.densities.coupled_lattices import (
+    Components,
+    CoupledLattices,
+    Settled,
+)
 from marginals.densities.coupled_nodes import conditionals_given_ranges, node_cost
 from marginals.densities.coupled_univariates import Interleaved, ScaledMixtures
+from marginals.densities.lattice_univariates import (
+    leaf_mixtures_of,
+    on_lattices,
+    scaled_mixtures_of,
+)
 from marginals.densities.tensor_density import LeafDensity, sample_in_batches
 from marginals.densities.univariates import LeafMixtures, Univariates
 from marginals.leaves import Leaves, SharedLeaves
-from marginals.leaves.shared import standardise
 from marginals.numerics import (
     draw_many,
     factors,
@@ -23,7 +33,6 @@ from marginals.numerics import (
     logsumexp,
     select,
     sum_of_others,
-    table_of,
 )
 from marginals.numerics.regression import conditional_of_rows
 from marginals.runtime.backend import QUERY, Backend
@@ -64,9 +73,12 @@ class CoupledDensity(LeafDensity):
         leaves: the univariate families. The columns of the first, `SharedLeaves` with a normal
             base, are coupled.
         couplings: weights and correlations.
+        lattices: tables of the coupled columns that are lattices; see `coupled_lattices.py`.
     """
 
-    def __init__(self, leaves: Leaves, couplings: Couplings) -> None:
+    def __init__(
+        self, leaves: Leaves, couplings: Couplings, lattices: CoupledLattices | None = None
+    ) -> None:
         super().__init__(leaves)
         family = leaves.families[0]
         if not isinstance(family, SharedLeaves) or family.base != "normal":
@@ -80,6 +92,12 @@ class CoupledDensity(LeafDensity):
                 f"got {couplings.size} and {family.size}."
             )
         self.couplings = couplings
+        self.lattices = CoupledLattices() if lattices is None else lattices
+        if not set(self.lattices.columns) <= set(self.coupled):
+            raise ValueError(
+                f"Expected `lattices` to name coupled columns, {self.coupled}; got "
+                f"{self.lattices.columns}. Leave the others out."
+            )
 
     @property
     def coupled(self) -> tuple[int, ...]:
@@ -88,7 +106,17 @@ class CoupledDensity(LeafDensity):
 
     def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each row of checked evidence, (B,), all rows at once."""
-        return logsumexp(self._values(evidence, backend).total() + self.couplings.log_weights())
+        if not self.lattices.hold(evidence):
+            return self._contract(evidence, backend)
+        parts = self.lattices.batches(evidence, self.rows_at_once())
+        return torch.cat([p.summed(self._contract(p.evidence, backend)) for p in parts])
+
+    def settled(self, evidence: Evidence) -> tuple[Evidence, Tensor | None]:
+        """Return evidence with points for the cells of lattices, and the log widths (B,)."""
+        if not self.lattices.hold(evidence):
+            return evidence, None
+        found = self.lattices.settle(evidence, most=1)
+        return found.evidence, found.log_widths()
 
     def contract_given(
         self, requested: Evidence, given: Evidence, place: Tensor | None
@@ -101,6 +129,21 @@ class CoupledDensity(LeafDensity):
         known, impossible = given.observed().without_impossible()
         if not asked.columns or not known.columns:
             return super().contract_given(requested, given, place)
+        value, log_given = self.lattices.sum_given(
+            asked, known, place, self._contract, self._contract_given, self.rows_at_once()
+        )
+        if impossible is not None:
+            log_given = log_given.masked_fill(impossible, -torch.inf)
+        return value, log_given
+
+    def _contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
+        """Return the log value of each row, (B,), of which lattice cells are points."""
+        return logsumexp(self._values(evidence, backend).total() + self.couplings.log_weights())
+
+    def _contract_given(
+        self, asked: Evidence, known: Evidence, place: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return what `contract_given` does, for evidence in which lattice cells are points."""
         size = self.rows_at_once()
         values = [self._values(part) for part in known.batches(self.rows_at_once(known))]
         total = torch.cat([part.total() for part in values]) + self.couplings.log_weights()
@@ -109,8 +152,6 @@ class CoupledDensity(LeafDensity):
         if place is None:
             asked = asked.expand(len(known))
             place = torch.arange(len(known), device=weights.device)
-        if impossible is not None:
-            log_given = log_given.masked_fill(impossible, -torch.inf)
         parts = [
             logsumexp(
                 self._log_given(part, known.rows(rows), weights[rows], ranges[rows]) + weights[rows]
@@ -125,18 +166,13 @@ class CoupledDensity(LeafDensity):
         known, impossible = cells.without_impossible()
         asked = tuple(range(self.columns)) if columns is None else tuple(columns)
         self.check_columns(asked)
-        loose, tied = self._split(asked)
-        parts: list[Univariates] = []
-        if loose:
-            outside = self._outside(known, loose, self._values(known))
-            parts.append(LeafMixtures(self.leaves, loose, outside))
-        if tied and not self._has_ranges(known):
-            parts.append(self._scaled(known, tied))
-        elif tied:
-            free = [c for c in tied if c not in known.columns]
-            parts += [self._given_ranges(known, free)] if free else []
-            # The cell of a column itself is no evidence about it.
-            parts += [self._given_ranges(known.without(c), [c]) for c in tied if c in known.columns]
+        found = self.lattices.settle(known)
+        plain = not found.is_expanded and not self._has_ranges(found.evidence)
+        # The cell of a column itself is no evidence about it.
+        alone = [c for c in asked if c in known.columns and c in self.coupled and not plain]
+        parts = self._univariates(found, [c for c in asked if c not in alone])
+        for c in alone:
+            parts += self._univariates(self.lattices.settle(known.without(c)), [c])
         out = parts[0] if len(parts) == 1 else Interleaved(parts, asked)
         if impossible is not None:
             others = [cells.without(c) for c in asked]
@@ -144,25 +180,48 @@ class CoupledDensity(LeafDensity):
             out.log_evidence = out.log_evidence.masked_fill(ruled_out, -torch.inf)
         return out
 
+    def _univariates(self, given: Settled, asked: Sequence[int]) -> list[Univariates]:
+        """Return univariates of columns in parts, given evidence as points."""
+        known = given.evidence
+        parts: list[Univariates] = []
+        loose, tied = self._split(asked)
+        if loose:
+            outside = self._outside(known, loose, self._values(known))
+            parts.append(leaf_mixtures_of(LeafMixtures(self.leaves, loose, outside), given))
+        if tied:
+            found = scaled_mixtures_of(self._given_ranges(known, tied), given)
+            parts += on_lattices(found, self.lattices)
+        return parts
+
     def sample_rows(
         self, given: Evidence, draws: int, generator: torch.Generator | None = None
     ) -> Tensor:
         """Draw `draws` complete rows for each row of checked, possible evidence, (B, S, D)."""
         with torch.no_grad():
-            return sample_in_batches(self._sample_some, given, draws, self._draw_cost(), generator)
+            return sample_in_batches(
+                self._sample_some, given, draws, self._draw_cost(given), generator
+            )
 
     def row_cost(self, given: Evidence | None = None) -> int:
         """Return the number of floats that one row holds at a time."""
         columns, width = self.couplings.size
         rank = self.couplings.rank
         side = columns if factors.has_small_columns(columns, rank) else rank
-        nodes = given is not None and self._has_ranges(given)
-        own = node_cost(columns) if nodes else 0
-        return self.leaves.row_cost() + width * (8 * columns + 4 * side * side) + own
+        cost = self.leaves.row_cost() + width * (8 * columns + 4 * side * side)
+        if given is None:
+            return cost
+        known = self.settled(given)[0]
+        smooth = known.select([c for c in known.columns if c not in self.lattices.tabulated])
+        nodes = node_cost(columns) if self._has_ranges(smooth) else 0
+        return (cost + nodes) * self.lattices.points_of(given)
 
     def config(self) -> dict[str, Any]:
         """Return the configuration that rebuilds the model, as JSON."""
-        return {"leaves": self.leaves.config(), "couplings": self.couplings.config()}
+        return {
+            "leaves": self.leaves.config(),
+            "couplings": self.couplings.config(),
+            "lattices": self.lattices.config(),
+        }
 
     # Parts ------------------------------------------------------------------------------------
 
@@ -203,17 +262,26 @@ class CoupledDensity(LeafDensity):
         """Return the positions of coupled columns in their family."""
         return [self.coupled.index(c) for c in columns]
 
+    def components(self, own: Sequence[int]) -> Components:
+        """Return the components of some coupled columns, by their positions in the family."""
+        loadings, unique = (select(part, own, 1) for part in self.couplings.loadings())
+        location, log_scale = self._family.locations(own), self._family.log_scales(own)
+        found = Components(location, log_scale, loadings, unique)
+        if not any(self.coupled[i] in self.lattices.columns for i in own):
+            return found
+        return found.with_floor(select(self.lattices.log_floor(self._family, self.coupled), own))
+
     def _log_complete(self, cells: Evidence, host_free: bool = False) -> Tensor:
         """Return the log value of coupled cells that are all exact, (B, K)."""
         own = self._own(cells.columns)
         y, log_slope = self._family.scale(cells.upper.T, own)
-        loadings, unique = self.couplings.loadings()
+        parts = self.components(own)
         value = factors.log_density_of_rows(
             y.T,
-            self._family.locations(own).T,
-            self._family.log_scales(own).T,
-            select(loadings, own, 1),
-            select(unique, own, 1),
+            parts.location.T,
+            parts.log_scale.T,
+            parts.loadings,
+            parts.unique,
             host_free=host_free,
         )
         return value + log_slope.sum(0)[:, None]
@@ -232,42 +300,10 @@ class CoupledDensity(LeafDensity):
                 value = torch.where(match[:, None], part, value)
         return value
 
-    def _tie(self, cells: Evidence, dtype: torch.dtype | None = None) -> Tied:
-        """Bring coupled cells onto the scale of their components' scores; intervals in a dtype."""
-        own, family = self._own(cells.columns), self._family
-        lower, upper = cells.by_column()
-        exact = lower == upper  # (n, B)
-        y, log_slope = family.scale(torch.where(exact, upper, torch.nan), own)
-        location, log_scale = family.locations(own), family.log_scales(own)  # (n, K)
-        z = standardise(y[..., None], location[:, None], log_scale.exp()[:, None])  # (n, B, K)
-        slope = torch.where(exact, log_slope, 0.0).sum(0)[:, None]
-        widths = exact.T.to(log_scale.dtype) @ log_scale
-        loadings, unique = self.couplings.loadings()
-        low = high = gap = None
-        if cells.has_intervals:
-            inside = (lower < upper) & ~((lower == -torch.inf) & (upper == torch.inf))
-            bounds = torch.where(inside, lower, -torch.inf), torch.where(inside, upper, torch.inf)
-            ends = family.learned.ends(*bounds, own, dtype)
-            centre, spread = (t[:, None].to(ends[0]) for t in (location, log_scale.exp()))
-            low, high = (
-                standardise(end[..., None], centre, spread).permute(1, 2, 0) for end in ends[:2]
-            )
-            # A finite end may overflow, but (inf, inf] would be no interval at all.
-            limits = torch.finfo(low.dtype)
-            low, high = low.clamp(max=limits.max), high.clamp(min=limits.min)
-            gap = divided(ends[2][..., None], spread).permute(1, 2, 0)
-        places = [[cells.columns.index(c) for c in known] for known in cells.patterns]
-        return Tied(
-            scores=z.permute(1, 2, 0),
-            log_slope=slope - widths,
-            loadings=select(loadings, own, 1),
-            unique=select(unique, own, 1),
-            exact=exact[:, :1].T if cells.complete else exact.T,  # one pattern for all rows
-            low=low,
-            high=high,
-            gap=gap,
-            patterns=table_of(places, len(own), exact.device) if places else None,
-        )
+    def _tie(self, cells: Evidence) -> Tied:
+        """Bring coupled cells onto the scale of their components' scores."""
+        own = self._own(cells.columns)
+        return tie(self._family, own, self.components(own), cells)
 
     def _log_exact(self, tied: Tied, host_free: bool = False) -> Tensor:
         """Return the log density of the exact coupled cells under each component, (B, K)."""
@@ -341,9 +377,7 @@ class CoupledDensity(LeafDensity):
             scored.scores, scored.loadings, scored.unique, scored.exact, index
         )  # (n, B, K)
         own = self._own(asked)
-        location, log_scale = (
-            part[:, None] for part in (self._family.locations(own), self._family.log_scales(own))
-        )
+        location, log_scale = (part[:, None] for part in self.components(own)[:2])
         z = scored.scores[..., index].permute(2, 0, 1)
         log_width = 0.5 * variance.log()
         # Take an observed cell's own contribution out again; its slope is the same for all.
@@ -376,15 +410,10 @@ class CoupledDensity(LeafDensity):
         if loose:
             joint = joint + self.leaves.log_values(known.select(loose)).sum(0)
         own = self._own((*held, *asked))
-        loadings, unique = self.couplings.loadings()
+        location, log_scale, loadings, unique = self.components(own)
         y, _ = self._family.scale(cells.upper.T, own[: len(held)])
         centre, log_width = conditional_of_rows(
-            y.T,
-            self._family.locations(own).T,
-            self._family.log_scales(own).T,
-            select(loadings, own, 1),
-            select(unique, own, 1),
-            len(asked),
+            y.T, location.T, log_scale.T, loadings, unique, len(asked)
         )
         return ScaledMixtures(self._family, own[len(held) :], asked, joint[None], centre, log_width)
 
@@ -395,7 +424,7 @@ class CoupledDensity(LeafDensity):
         return bool(((low < high) & ~((low == -torch.inf) & (high == torch.inf))).any())
 
     def _given_ranges(self, known: Evidence, asked: Sequence[int]) -> ScaledMixtures:
-        """Return univariates of coupled columns without evidence, given ranges in others."""
+        """Return univariates of coupled columns; given ranges, of columns without evidence."""
         if not self._has_ranges(known):
             return self._scaled(known, asked)
         log_weights = self._values(known).total() + self.couplings.log_weights()  # (B, K)
@@ -405,7 +434,7 @@ class CoupledDensity(LeafDensity):
         own = self._own(asked)
         location, log_scale = (
             part[:, found.component].to(found.mean)  # (n, B, M)
-            for part in (self._family.locations(own), self._family.log_scales(own))
+            for part in self.components(own)[:2]
         )
         out = ScaledMixtures(
             self._family,
@@ -427,44 +456,41 @@ class CoupledDensity(LeafDensity):
         self, given: Evidence, draws: int, generator: torch.Generator | None
     ) -> Tensor:
         """Draw components, then the coupled columns together and the others each, (B, S, D)."""
-        joint = self._values(given).total() + self.couplings.log_weights()
-        components = draw_many(joint, draws, generator)  # (B, S)
-        rows = torch.empty(
-            *components.shape, self.columns, dtype=given.lower.dtype, device=joint.device
-        )
+        found = self.lattices.settle(given)
+        joint = self._values(found.evidence).total() + self.couplings.log_weights()
+        if not found.is_expanded:
+            return self._sample_of(found.evidence, draw_many(joint, draws, generator), generator)
+        # Points of a range are drawn together with the component.
+        every = found.gathered(joint + found.log_widths().to(joint)[:, None], -torch.inf)
+        chosen = draw_many(every.flatten(1), draws, generator)  # (B, S) of (B, P K)
+        counts = found.counts()
+        rows = (counts.cumsum(0) - counts)[:, None] + chosen // joint.shape[1]
+        components = (chosen % joint.shape[1]).reshape(-1, 1)
+        drawn = self._sample_of(found.evidence.rows(rows.flatten()), components, generator)
+        return drawn.reshape(len(given), draws, self.columns)
+
+    def _sample_of(
+        self, given: Evidence, components: Tensor, generator: torch.Generator | None
+    ) -> Tensor:
+        """Draw all columns given the components of each draw (B, S), (B, S, D)."""
+        draws = components.shape[1]
+        rows = given.lower.new_empty(*components.shape, self.columns)
         loose, tied = self._split(range(self.columns))
-        rows[..., tied] = self._sample_tied(given, components, generator).to(rows.dtype)
+        cells, parts = given.select(self.coupled), self.components(range(len(self.coupled)))
+        scored = tie(self._family, range(len(self.coupled)), parts, cells, rows.dtype)
+        drawn = draw_scores(scored, components, rows.dtype, generator)
+        rows[..., tied] = draw_values(
+            drawn, components, self._family, parts, self.lattices, cells, generator
+        ).to(rows.dtype)
         if loose:
             chosen = components.flatten().expand(len(loose), -1)
             cells = given.select(loose).repeat(draws)
-            drawn = self.leaves.sample(chosen, cells, generator)  # (n, B S)
-            rows[..., loose] = drawn.T.reshape(*components.shape, len(loose)).to(rows.dtype)
+            values = self.leaves.sample(chosen, cells, generator)  # (n, B S)
+            rows[..., loose] = values.T.reshape(*components.shape, len(loose)).to(rows.dtype)
         return rows
 
-    def _sample_tied(
-        self, given: Evidence, components: Tensor, generator: torch.Generator | None
-    ) -> Tensor:
-        """Draw the coupled columns of each row and draw, (B, S, J)."""
-        cells = given.select(self.coupled)
-        every = range(len(self.coupled))
-        dtype = given.lower.dtype
-        scored = self._tie(cells, dtype)
-        if scored.low is None:
-            parts = scored.scores.to(dtype), scored.loadings.to(dtype), scored.unique.to(dtype)
-            z = factors.sample(*parts, scored.exact, components, generator)  # (B, S, J)
-        else:
-            z = sample_intervals(scored, components, generator)
-        location, log_scale = self._family.locations(every), self._family.log_scales(every)
-        location, spread = location.to(dtype), log_scale.exp().to(dtype)
-        y = location.T[components] + spread.T[components] * z
-        x = self._family.unscale(y.flatten(0, 1).T, every).to(dtype)  # (J, B S)
-        lower, upper = cells.repeat(components.shape[1]).by_column()
-        least = lower.nextafter(torch.full_like(lower, torch.inf))
-        x = torch.where(lower.isnan(), x, x.clamp(least, upper))
-        x = torch.where(lower == upper, lower, x)
-        return x.T.reshape(*components.shape, len(every))
-
-    def _draw_cost(self) -> int:
+    def _draw_cost(self, given: Evidence) -> int:
         columns, width = self.couplings.size
         rank = self.couplings.rank
-        return width + 20 * columns + rank * (rank + columns) + self.leaves.row_cost()
+        cost = width + 20 * columns + rank * (rank + columns) + self.leaves.row_cost()
+        return cost * (1 if len(given) == 1 else self.lattices.points_of(given))

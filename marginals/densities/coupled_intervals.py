@@ -1,13 +1,17 @@
-"""Intervals in coupled columns: their probability, and draws within them."""
+"""Coupled cells as scores, and the probability of the intervals among them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
 import torch
 from torch import Tensor
 
-from marginals.numerics import factors, log_normal_interval
-from marginals.numerics.ghk import sample_box
+from marginals.cells.evidence import Evidence
+from marginals.densities.coupled_lattices import Components
+from marginals.leaves import SharedLeaves
+from marginals.leaves.shared import standardise
+from marginals.numerics import factors, log_normal_interval, table_of
 from marginals.numerics.normal_boxes import log_box
 
 
@@ -53,6 +57,56 @@ class Tied:
         return ~((low[:, 0] == -torch.inf) & (high[:, 0] == torch.inf))
 
 
+def tie(
+    family: SharedLeaves,
+    own: Sequence[int],
+    parts: Components,
+    cells: Evidence,
+    dtype: torch.dtype | None = None,
+) -> Tied:
+    """Bring coupled cells onto the scale of their components' scores.
+
+    Args:
+        family: the leaves, whose learned scales are used.
+        own: the columns' positions in the family.
+        parts: the components of these columns.
+        cells: the evidence about them.
+        dtype: of the ends of intervals.
+    """
+    lower, upper = cells.by_column()
+    exact = lower == upper  # (n, B)
+    y, log_slope = family.scale(torch.where(exact, upper, torch.nan), own)
+    location, log_scale = parts.location, parts.log_scale  # (n, K)
+    z = standardise(y[..., None], location[:, None], log_scale.exp()[:, None])  # (n, B, K)
+    slope = torch.where(exact, log_slope, 0.0).sum(0)[:, None]
+    widths = exact.T.to(log_scale.dtype) @ log_scale
+    low = high = gap = None
+    if cells.has_intervals:
+        inside = (lower < upper) & ~((lower == -torch.inf) & (upper == torch.inf))
+        bounds = torch.where(inside, lower, -torch.inf), torch.where(inside, upper, torch.inf)
+        ends = family.learned.ends(*bounds, own, dtype)
+        centre, spread = (t[:, None].to(ends[0]) for t in (location, log_scale.exp()))
+        low, high = (
+            standardise(end[..., None], centre, spread).permute(1, 2, 0) for end in ends[:2]
+        )
+        # A finite end may overflow, but (inf, inf] would be no interval at all.
+        limits = torch.finfo(low.dtype)
+        low, high = low.clamp(max=limits.max), high.clamp(min=limits.min)
+        gap = divided(ends[2][..., None], spread).permute(1, 2, 0)
+    places = [[cells.columns.index(c) for c in known] for known in cells.patterns]
+    return Tied(
+        scores=z.permute(1, 2, 0),
+        log_slope=slope - widths,
+        loadings=parts.loadings,
+        unique=parts.unique,
+        exact=exact[:, :1].T if cells.complete else exact.T,  # one pattern for all rows
+        low=low,
+        high=high,
+        gap=gap,
+        patterns=table_of(places, len(own), exact.device) if places else None,
+    )
+
+
 def log_intervals(tied: Tied, log_weights: Tensor | None = None) -> Tensor:
     """Return the log probability of each row's intervals given its exact cells, (B, K).
 
@@ -92,7 +146,7 @@ def _log_group(
     """Return the log probabilities (b, K) of rows with at most `most` intervals."""
     at = interval_places(tied, rows, most)
     low, high, gap = (gather_cells(end[rows], at) for end in tied.ends())  # (b, K, c)
-    mean, cholesky = _conditional(
+    mean, cholesky = conditional_of_cells(
         tied.loadings[:, at].transpose(0, 1),  # (b, K, c, r)
         tied.unique[:, at].transpose(0, 1),  # (b, K, c)
         posterior.mean[rows],  # (b, K, r)
@@ -105,7 +159,7 @@ def _log_group(
     return log_normal_interval(low, high, divided(gap, scale))[..., 0]
 
 
-def _conditional(
+def conditional_of_cells(
     loadings: Tensor, unique: Tensor, factor: Tensor, cholesky: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return mean (..., c) and Cholesky factor (..., c, c) of cells, given those of the factors."""
@@ -113,41 +167,6 @@ def _conditional(
     half = torch.linalg.solve_triangular(cholesky, loadings.double().mT, upper=False)
     covariance = half.mT @ half + torch.diag_embed(unique.double())
     return mean, torch.linalg.cholesky(covariance)
-
-
-def sample_intervals(
-    tied: Tied, components: Tensor, generator: torch.Generator | None = None
-) -> Tensor:
-    """Draw the scores of all columns given exact cells and intervals, (B, S, J).
-
-    The intervals come first, exactly (see `numerics.ghk.sample_box` for rows of tiny
-    probability), then all other cells given them.
-    """
-    rows, draws = components.shape
-    index = torch.arange(rows, device=components.device).repeat_interleave(draws)  # (N,)
-    chosen = components.flatten()
-    posterior = factors.posterior_of_factors(tied.scores, tied.loadings, tied.unique, tied.exact)
-    low, high, gap = tied.ends()
-    scores, inside = tied.scores[index, chosen].to(low), tied.inside()[index]  # (N, J)
-    most = int(tied.counts().max()) if rows else 0
-    if most:
-        at = interval_places(tied, index, most)  # (N, c)
-        mean, cholesky = _conditional(
-            tied.loadings[chosen[:, None], at],
-            tied.unique[chosen[:, None], at],
-            posterior.mean[index, chosen],
-            posterior.cholesky[posterior.index[index], chosen],
-        )
-        low, high, gap = (end[index, chosen].gather(1, at) for end in (low, high, gap))
-        drawn = sample_box(low, high, mean, cholesky, gap, generator=generator)
-        kept = torch.where(inside.gather(1, at), drawn.to(scores), scores.gather(1, at))
-        scores = scores.scatter(1, at, kept)
-    # One component per row: the scores of the others are not read.
-    wide = scores[:, None].expand(-1, tied.scores.shape[1], -1)
-    known = tied.exact[index] | inside
-    parts = (wide, tied.loadings.to(low), tied.unique.to(low))
-    drawn = factors.sample(*parts, known, chosen[:, None], generator)
-    return drawn[:, 0].reshape(rows, draws, scores.shape[1])
 
 
 def gather_cells(values: Tensor, at: Tensor) -> Tensor:

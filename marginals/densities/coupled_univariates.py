@@ -140,6 +140,17 @@ class ScaledMixtures(Univariates):
             parts.append(torch.where(share > 0, share * each, 0.0).sum(-1).T)
         return torch.cat(parts)
 
+    def some(self, places: Sequence[int]) -> "ScaledMixtures":
+        """Return the distributions of some columns, by their places."""
+        if list(places) == list(range(len(self.columns))):
+            return self
+        at = list(places)
+        parts = (self.log_weights[at], self.centre[at], self.log_width[at])
+        own, columns = [self.own[i] for i in at], [self.columns[i] for i in at]
+        out = ScaledMixtures(self.family, own, columns, *parts)
+        out.log_evidence = self.log_evidence[:, at]
+        return out
+
     def take(self, place: int, rows: Tensor) -> "ScaledMixtures":
         """Return the distributions of one column, by its place, given some rows of evidence."""
         weights = self.log_weights[[place]][:, rows]

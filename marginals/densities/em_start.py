@@ -59,13 +59,25 @@ def start_by_em(model: CoupledDensity, x: Tensor, seed: int = 0, scales: bool = 
     location = torch.from_numpy(mixture.means_)[order, :coupled]  # (K, J)
     covariance = torch.from_numpy(mixture.covariances_)[order]
     covariance = covariance.diag_embed() if diagonal else covariance  # (K, P, P)
-    covariance = covariance[:, :coupled, :coupled]
+    covariance = _without_floor(model, covariance[:, :coupled, :coupled])
     scale = covariance.diagonal(dim1=-2, dim2=-1).sqrt()
     first = model.leaves.families[0]
     assert isinstance(first, SharedLeaves)
     first.set_components(location.T, scale.T)
     correlation = covariance / (scale[:, :, None] * scale[:, None])
     model.couplings.start_as(torch.from_numpy(mixture.weights_)[order], correlation)
+
+
+def _without_floor(model: CoupledDensity, covariance: Tensor) -> Tensor:
+    """Take the noise that lattices add off covariances (K, J, J), as far as they stay positive."""
+    first = model.leaves.families[0]
+    assert isinstance(first, SharedLeaves)
+    added = (2 * model.lattices.log_floor(first, model.coupled)).exp().double()  # (J,)
+    root = torch.linalg.cholesky(covariance)
+    relative = torch.linalg.solve_triangular(root, added.sqrt().diag().to(root), upper=False)
+    largest = torch.linalg.matrix_norm(relative, 2).square()  # (K,)
+    share = (0.95 / largest.clamp_min(1e-12)).clamp(max=1.0)
+    return covariance - share[:, None, None] * added.diag()
 
 
 def _fitted(

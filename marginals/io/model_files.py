@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from marginals.densities.coupled import CoupledDensity
+from marginals.densities.coupled_lattices import CoupledLattices
 from marginals.densities.density import Density
 from marginals.densities.mixture import Mixture
 from marginals.densities.nmdma import NMDMA
@@ -173,7 +174,11 @@ DENSITIES: dict[str, _Kind] = {
     "copula": _Kind(
         CoupledDensity,
         CoupledDensity.config,
-        lambda c: CoupledDensity(Leaves.from_config(c["leaves"]), Couplings(**c["couplings"])),
+        lambda c: CoupledDensity(
+            Leaves.from_config(c["leaves"]),
+            Couplings(**c["couplings"]),
+            CoupledLattices(**c["lattices"]),
+        ),
     ),
     "mixture": _Kind(
         Mixture,

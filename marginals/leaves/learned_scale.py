@@ -132,6 +132,13 @@ class LearnedScale(nn.Module):
         x = t.double() * unit + location
         return torch.where(flat.isfinite(), x, flat.double()).reshape(y.shape)
 
+    @torch.no_grad()
+    def bends(self, columns: Sequence[int]) -> Tensor:
+        """Return the values of some columns at which their units bend most, (n, R)."""
+        inner, bias = (select(raw, columns, 1) for raw in (self.inner, self.bias))
+        location, unit = self._units(columns)
+        return (-bias / F.softplus(inner, _BETA)).T * unit + location
+
     def network(self, columns: Sequence[int]) -> Network:
         """Constrain the parameters of some columns, (R, ..., n, 1)."""
         inner, outer, bias, gate = (

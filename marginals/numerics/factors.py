@@ -230,6 +230,21 @@ def sample(
     >>> sample(s, L, d, ~s[0].isnan(), torch.zeros(1, 3, dtype=torch.long))[..., 0]
     tensor([[1., 1., 1.]])
     """
+    return sample_with_means(scores, loadings, unique, mask, components, generator)[0]
+
+
+def sample_with_means(
+    scores: Tensor,
+    loadings: Tensor,
+    unique: Tensor,
+    mask: Tensor,
+    components: Tensor,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return what `sample` does and the means of all columns given the drawn factors, (B, S, J).
+
+    Given the factors, columns are independent with their unique variances.
+    """
     posterior = posterior_of_factors(scores, loadings, unique, mask)
     rows = torch.arange(len(components), device=components.device)
     rows = rows[:, None].expand_as(components).flatten()  # (B * S,)
@@ -240,35 +255,34 @@ def sample(
     )
     size = max(1, _GATHERED_ELEMENTS // max(1, rank * (rank + width)))
     parts = [
-        _draws(posterior, loadings, unique, row, component, part)
+        _draws(posterior, loadings, row, component, part)
         for row, component, part in zip(
             rows.split(size), chosen.split(size), noise.split(size), strict=True
         )
     ]
-    drawn = torch.cat(parts)  # (B * S, J)
+    fitted = torch.cat(parts)  # (B * S, J)
+    drawn = fitted + unique[chosen].sqrt() * noise[:, rank:]
     known = _observed(scores, mask)[rows, chosen]
-    return torch.where(mask[rows], known, drawn).view(*components.shape, width)
+    drawn = torch.where(mask[rows], known, drawn)
+    return drawn.view(*components.shape, width), fitted.view(*components.shape, width)
 
 
 def _draws(
     posterior: FactorPosterior,
     loadings: Tensor,
-    unique: Tensor,
     row: Tensor,
     component: Tensor,
     noise: Tensor,
 ) -> Tensor:
-    """Draw the factors and then all columns of the given rows and components, (N, J)."""
-    rank = loadings.shape[2]
-    common, own = noise[:, :rank], noise[:, rank:]
+    """Draw factors of the given rows and components; return the means of all columns, (N, J)."""
+    common = noise[:, : loadings.shape[2]]
     factor = posterior.cholesky[posterior.index[row], component]  # (N, r, r)
     # With A = C C^T, the deviation C^-T e has covariance A^-1.
     deviation = torch.linalg.solve_triangular(
         factor.transpose(1, 2), common.double()[..., None], upper=True
     )
     factors = posterior.mean[row, component][..., None] + deviation.to(noise.dtype)  # (N, r, 1)
-    fitted = exact_matmul(loadings[component], factors).squeeze(-1)  # (N, J)
-    return fitted + unique[component].sqrt() * own
+    return exact_matmul(loadings[component], factors).squeeze(-1)  # (N, J)
 
 
 def _patterns(

@@ -62,7 +62,7 @@ def fit_folds(
     Args:
         data: The rows.
         folds: Row indices of each fold.
-        options: The `categories` and `atoms` of `marginals.build`.
+        options: The `categories`, `atoms` and `lattices` of `marginals.build`.
         seed: Seed for the starts.
     """
     options = {"categories": {}, "atoms": {}, **(options or {})}

@@ -84,7 +84,7 @@ def search(
         effort: How many models and seconds: "quick", "fast", "balanced" or "best".
         seconds: Time limit, instead of that of the effort.
         device: Where to fit.
-        options: The `categories` and `atoms` of `marginals.build`.
+        options: The `categories`, `atoms` and `lattices` of `marginals.build`.
         jobs: Processes on a CPU; None means all cores, or one for the efforts "quick" and "fast".
         progress: Show a progress bar; None shows it only on a terminal.
         seed: Seed for split, starts and training.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
+from marginals.densities.density import Density
 from marginals.densities.sample_weights import checked_weight
 
 # Patterns of missing cells that training finds beforehand. Steps recorded on a GPU cannot count
@@ -22,13 +23,26 @@ class Rows:
 
     evidence: Evidence
     weight: Tensor  # (N,)
+    log_width: Tensor | None = None  # (N,), to be added to log values
 
     def __len__(self) -> int:
         return len(self.evidence)
 
     def take(self, index: Tensor) -> "Rows":
         """Return the rows at an index or mask."""
-        return Rows(self.evidence.rows(index), self.weight[index])
+        width = None if self.log_width is None else self.log_width[index]
+        return Rows(self.evidence.rows(index), self.weight[index], width)
+
+    def settled(self, model: Density) -> "Rows":
+        """Return the rows with cells in the form that the model evaluates fastest."""
+        evidence, log_width = model.settled(self.evidence)
+        if log_width is None:
+            return self
+        return Rows(_with_facts(evidence), self.weight, log_width)
+
+    def add_width(self, log_value: Tensor) -> Tensor:
+        """Add the log widths of cells that are points to log values (N,)."""
+        return log_value if self.log_width is None else log_value + self.log_width.to(log_value)
 
 
 def make_rows(evidence: Evidence, weight: Tensor | None, name: str) -> Rows:
@@ -41,13 +55,17 @@ def make_rows(evidence: Evidence, weight: Tensor | None, name: str) -> Rows:
             f"Expected `{name}` to have cells that some value lies in; got an impossible cell in "
             f"row {int(impossible.nonzero()[0])}. Leave the row out."
         )
-    evidence = evidence.with_facts(_MOST_PATTERNS.get(evidence.lower.device.type, 0))
+    evidence = _with_facts(evidence)
     if weight is None:
         return Rows(evidence, evidence.lower.new_ones(len(evidence)))
     called = "sample_weight" if name == "data" else f"{name}_weight"
     rows = Rows(evidence, checked_weight(weight, len(evidence), called, name).to(evidence.lower))
     used = rows.weight > 0
     return rows if bool(used.all()) else rows.take(used)
+
+
+def _with_facts(evidence: Evidence) -> Evidence:
+    return evidence.with_facts(_MOST_PATTERNS.get(evidence.lower.device.type, 0))
 
 
 def split(rows: Rows, fraction: float, seed: int) -> tuple[Rows, Rows | None]:
@@ -114,7 +132,7 @@ def moved(batch: Rows, noise: Noise, change: Tensor) -> Rows:
     upper = lower
     if known.has_intervals:
         upper = torch.where(known.lower == known.upper, lower, known.upper)
-    return Rows(dataclasses.replace(known, lower=lower, upper=upper), batch.weight)
+    return dataclasses.replace(batch, evidence=dataclasses.replace(known, lower=lower, upper=upper))
 
 
 def make_noise(

@@ -74,6 +74,7 @@ def fit(
     else:
         train, held = split(train, config.validation_fraction, config.seed)
     model.check_rows(train.evidence)
+    train, held = train.settled(model), None if held is None else held.settled(model)
     run = FitRun(model, train, held, config)
     with own_stream(train.weight.device):
         return run.run()
@@ -205,7 +206,7 @@ class FitRun:
         self._clip()
         self.torn = True
         optimiser.step()
-        return torch.stack([-weight * log_value.detach(), weight]).sum(1)
+        return torch.stack([-weight * batch.add_width(log_value.detach()), weight]).sum(1)
 
     def _clip(self) -> None:
         """Limit the gradient's norm; a fused optimiser scales the gradient as it reads it."""
@@ -319,7 +320,7 @@ class FitRun:
 
     @torch.no_grad()
     def _loss(self, rows: Rows) -> float:
-        value = self.model.log_value(rows.evidence).double()
+        value = rows.add_width(self.model.log_value(rows.evidence)).double()
         weight = rows.weight.double()
         return -float((weight * value).sum() / weight.sum())
 

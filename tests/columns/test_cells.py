@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 
 from marginals.cells.cell import Interval, contains
 from marginals.cells.evidence import Evidence
@@ -20,6 +21,8 @@ from marginals.columns import (
     encode_cells,
     infer,
 )
+from marginals.columns.axis import quiet
+from marginals.columns.lattice_axis import LatticeAxis
 from tests.columns.helpers import INF, NAN, same
 
 FRAME = pd.DataFrame(
@@ -248,3 +251,47 @@ def test_intervals_hold_the_values_that_they_should(data: st.DataObject) -> None
             within = (low < lower if lower == upper else low <= lower) and upper <= high
         if not np.isnan(lower):  # below the bound of a column
             assert within == contains(interval, point), (interval, point)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Integer(),
+        Integer(lower=-3),
+        Integer(upper=40),
+        Integer(lower=-3, upper=40),
+        Continuous(resolution=0.25),
+        Continuous(lower=-3, resolution=0.5),
+    ],
+)
+def test_tables_of_lattices(kind: Any) -> None:
+    values = np.arange(2, 30)
+    frame = pd.DataFrame({"n": values if isinstance(kind, Integer) else values / 2})
+    schema = infer(frame, {"n": kind})
+    cells = encode(schema, frame).evidence
+    axis = schema["n"].axis
+    assert isinstance(axis, LatticeAxis)
+    table = axis.cells(float(cells.lower.min()), float(cells.upper.max()))
+    assert table is not None
+    assert len(table.ends) == len(table) + 1
+    # Every value is one cell of the table, and the points are the middles of their cells.
+    place = np.searchsorted(table.ends, cells.midpoints()[:, 0].numpy()) - 1
+    assert_allclose(table.ends[place], cells.lower[:, 0], atol=1e-12)
+    assert_allclose(table.ends[place + 1], cells.upper[:, 0], atol=1e-12)
+    with quiet():
+        assert_allclose(axis.point(axis.numbers(table.points)), table.points, atol=1e-9)
+    # The widths are slopes: those of cells but for their bend.
+    assert_allclose(np.diff(table.ends)[4:-4], table.widths[4:-4], rtol=0.02)
+    assert (np.diff(table.ends) > 0.7 * table.widths).all()
+
+
+def test_too_many_cells_have_no_table() -> None:
+    frame = pd.DataFrame({"n": np.arange(0, 100_000, 7)})
+    schema = infer(frame, {"n": Integer(lower=-5)})
+    low, high = encode(schema, frame.iloc[[0, -1]]).evidence.lower[:, 0].tolist()
+    axis = schema["n"].axis
+    assert isinstance(axis, LatticeAxis)
+    assert axis.cells(low, high) is None
+    table = axis.cells(high - 0.01, high)
+    assert table is not None
+    assert 2 * 256 < len(table) < 4096

@@ -11,7 +11,9 @@ import torch
 from torch import nn
 
 from marginals.cells.evidence import Evidence
+from marginals.cells.lattice_table import uniform_lattice
 from marginals.densities.coupled import CoupledDensity
+from marginals.densities.coupled_lattices import CoupledLattices
 from marginals.densities.density import Density
 from marginals.densities.mixture import Mixture
 from marginals.densities.tensor_density import TensorDensity
@@ -154,8 +156,13 @@ def generic(
 
 
 @torch.no_grad()
-def generic_copula(kinds: Kinds, width: int, own: int, common: int) -> CoupledDensity:
-    """Couple the continuous columns by random loadings; the others are loose."""
+def generic_copula(
+    kinds: Kinds, width: int, own: int, common: int, step: float | None = None
+) -> CoupledDensity:
+    """Couple the continuous columns by random loadings; the others are loose.
+
+    With a step, all coupled columns except the last are lattices around their centres.
+    """
     tied = [j for j, kind in enumerate(kinds) if kind is None]
     loose = [j for j, kind in enumerate(kinds) if kind is not None]
     families: list[LeafFamily] = [generic_shared(len(tied), width, "normal")]
@@ -165,7 +172,17 @@ def generic_copula(kinds: Kinds, width: int, own: int, common: int) -> CoupledDe
         owned.append(loose)
     couplings = Couplings(len(tied), width, own, common)
     shake(couplings)
-    return CoupledDensity(Leaves(families, owned), couplings)
+    tables = {}
+    observed = torch.zeros(2, len(kinds))
+    if step is not None:
+        for i, column in enumerate(tied[:-1]):
+            middle, unit = (
+                float(t[i]) for t in (families[0].learned.location, families[0].learned.unit)
+            )
+            observed[:, column] = torch.tensor([middle - 3 * unit, middle + 3 * unit])
+            tables[column] = uniform_lattice(step * unit, middle, 60)(middle, middle)
+    lattices = CoupledLattices.of(tables, Evidence.exact(observed))
+    return CoupledDensity(Leaves(families, owned), couplings, lattices)
 
 
 @torch.no_grad()
@@ -322,6 +339,12 @@ def _(kinds: Kinds) -> Density:
 @register("copula, 3 columns", [None] * 3, frozenset({"marginal", "univariates"}))
 def _(kinds: Kinds) -> Density:
     return generic_copula(kinds, 3, 2, 1)
+
+
+# The density of a lattice column is smooth, and its CDF a line in each cell.
+@register("copula with lattices, 3 mixed columns", [None, 3, None], frozenset({"marginal"}))
+def _(kinds: Kinds) -> Density:
+    return generic_copula(kinds, 3, 1, 1, step=0.3)
 
 
 @register("copula rank 0, mixed columns, 3", [None, 3, None])

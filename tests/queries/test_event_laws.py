@@ -35,8 +35,9 @@ VALUES: dict[str, list[Any]] = {
 COLUMNS = st.sampled_from([(name, value) for name, values in VALUES.items() for value in values])
 
 
-@pytest.fixture(scope="module")
-def model() -> MDMA:
+@pytest.fixture(scope="module", params=["ht", "copula"])
+def model(request: pytest.FixtureRequest) -> MDMA:
+    """A model of trees, and one that couples columns, among them lattices of several kinds."""
     rng = np.random.default_rng(0)
     wait = rng.choice([0, 1, 2], ROWS, p=[0.3, 0.2, 0.5])
     day = pd.to_timedelta(rng.integers(0, 400, ROWS), "D")
@@ -71,7 +72,8 @@ def model() -> MDMA:
         "term": Discrete(),
         "paid": Integer(0, atoms=(0,)),
     }
-    return MDMA(columns=kinds, width=8, max_steps=20, random_state=0).fit(frame)
+    tensor = request.param
+    return MDMA(columns=kinds, tensor=tensor, width=8, max_steps=20, random_state=0).fit(frame)
 
 
 def text_of(value: Any) -> str:

@@ -100,6 +100,7 @@ def test_every_density_has_moments(name):
         assert 0.5 < std / drawn[column].astype(float).std() < 2
 
 
+@pytest.mark.filterwarnings("ignore::marginals.OutsideDataWarning")
 def test_far_evidence_gives_finite_means():
     table = heavy_table()
     options = FAMILIES["copula"] | {"columns": KINDS, "random_state": 0, "progress": False}
