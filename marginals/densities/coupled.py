@@ -262,7 +262,7 @@ class CoupledDensity(LeafDensity):
         """Return the positions of coupled columns in their family."""
         return [self.coupled.index(c) for c in columns]
 
-    def components(self, own: Sequence[int]) -> Components:
+    def _components(self, own: Sequence[int]) -> Components:
         """Return the components of some coupled columns, by their positions in the family."""
         loadings, unique = (select(part, own, 1) for part in self.couplings.loadings())
         location, log_scale = self._family.locations(own), self._family.log_scales(own)
@@ -275,7 +275,7 @@ class CoupledDensity(LeafDensity):
         """Return the log value of coupled cells that are all exact, (B, K)."""
         own = self._own(cells.columns)
         y, log_slope = self._family.scale(cells.upper.T, own)
-        parts = self.components(own)
+        parts = self._components(own)
         value = factors.log_density_of_rows(
             y.T,
             parts.location.T,
@@ -303,7 +303,7 @@ class CoupledDensity(LeafDensity):
     def _tie(self, cells: Evidence) -> Tied:
         """Bring coupled cells onto the scale of their components' scores."""
         own = self._own(cells.columns)
-        return tie(self._family, own, self.components(own), cells)
+        return tie(self._family, own, self._components(own), cells)
 
     def _log_exact(self, tied: Tied, host_free: bool = False) -> Tensor:
         """Return the log density of the exact coupled cells under each component, (B, K)."""
@@ -377,7 +377,7 @@ class CoupledDensity(LeafDensity):
             scored.scores, scored.loadings, scored.unique, scored.exact, index
         )  # (n, B, K)
         own = self._own(asked)
-        location, log_scale = (part[:, None] for part in self.components(own)[:2])
+        location, log_scale = (part[:, None] for part in self._components(own)[:2])
         z = scored.scores[..., index].permute(2, 0, 1)
         log_width = 0.5 * variance.log()
         # Take an observed cell's own contribution out again; its slope is the same for all.
@@ -410,7 +410,7 @@ class CoupledDensity(LeafDensity):
         if loose:
             joint = joint + self.leaves.log_values(known.select(loose)).sum(0)
         own = self._own((*held, *asked))
-        location, log_scale, loadings, unique = self.components(own)
+        location, log_scale, loadings, unique = self._components(own)
         y, _ = self._family.scale(cells.upper.T, own[: len(held)])
         centre, log_width = conditional_of_rows(
             y.T, location.T, log_scale.T, loadings, unique, len(asked)
@@ -434,7 +434,7 @@ class CoupledDensity(LeafDensity):
         own = self._own(asked)
         location, log_scale = (
             part[:, found.component].to(found.mean)  # (n, B, M)
-            for part in self.components(own)[:2]
+            for part in self._components(own)[:2]
         )
         out = ScaledMixtures(
             self._family,
@@ -476,7 +476,7 @@ class CoupledDensity(LeafDensity):
         draws = components.shape[1]
         rows = given.lower.new_empty(*components.shape, self.columns)
         loose, tied = self._split(range(self.columns))
-        cells, parts = given.select(self.coupled), self.components(range(len(self.coupled)))
+        cells, parts = given.select(self.coupled), self._components(range(len(self.coupled)))
         scored = tie(self._family, range(len(self.coupled)), parts, cells, rows.dtype)
         drawn = draw_scores(scored, components, rows.dtype, generator)
         rows[..., tied] = draw_values(

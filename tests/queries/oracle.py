@@ -43,7 +43,7 @@ class Gaussian(Density):
     def rows_at_once(self) -> int:
         return self.batch
 
-    def row_cost(self) -> int:
+    def row_cost(self, given: object = None) -> int:
         return self.columns**2
 
     def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
