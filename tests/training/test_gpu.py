@@ -35,7 +35,7 @@ class Bell(Density):
     def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         return -(evidence.upper.float().nan_to_num() - self.mean).square().sum(1)
 
-    def row_cost(self) -> int:
+    def row_cost(self, given: Evidence | None = None) -> int:
         return 2
 
 
