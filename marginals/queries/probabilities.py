@@ -72,7 +72,7 @@ def _lattice(
         )
     found = []
     for part in density.univariate_batches(density.checked(known), [position]):
-        masses = value_masses(part, line)
+        masses = value_masses(part, line, precise=True)
         if masses is None:
             raise ValueError(
                 f"Expected column {column.name!r} to have at most {MOST_VALUES} likely values; got "

@@ -9,6 +9,7 @@ from marginals.columns.axis import Axis, quiet
 from marginals.columns.lattice_axis import LatticeAxis
 from marginals.columns.table_axis import TableAxis
 from marginals.densities import Univariates
+from marginals.densities.univariate_cells import log_mass
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -18,20 +19,29 @@ MOST_VALUES = 1024
 TAIL = 1e-10
 
 
-def value_masses(parts: Univariates, line: Axis) -> tuple[FloatArray, Tensor] | None:
+def value_masses(
+    parts: Univariates, line: Axis, *, precise: bool = False
+) -> tuple[FloatArray, Tensor] | None:
     """Return the values of one column as numbers (V,) in rising order, and log masses (V, B).
 
     On a lattice they are the values between extreme quantiles; those beyond have a probability
-    below 2e-10. Masses are precise to 1e-7 of the whole. None for a column without a list of
-    values, or with more than `MOST_VALUES`.
+    below 2e-10. None for a column without a list of values, or with more than `MOST_VALUES`.
+
+    Args:
+        parts: univariates of one column.
+        line: the column's axis.
+        precise: whether masses of lattices keep their relative precision however small they are;
+            otherwise they are precise to 1e-7 of the whole, in a fraction of the time.
     """
     if isinstance(line, TableAxis):
         codes = torch.arange(len(line.points)).to(parts.log_evidence)
         return line.values, parts.logpdf(codes[:, None, None])[..., 0].double().cpu()
-    return _lattice_masses(parts, line) if isinstance(line, LatticeAxis) else None
+    return _lattice_masses(parts, line, precise) if isinstance(line, LatticeAxis) else None
 
 
-def _lattice_masses(parts: Univariates, line: LatticeAxis) -> tuple[FloatArray, Tensor] | None:
+def _lattice_masses(
+    parts: Univariates, line: LatticeAxis, precise: bool
+) -> tuple[FloatArray, Tensor] | None:
     tail = torch.tensor([TAIL, 1 - TAIL], dtype=torch.float64)[:, None, None]
     ends = numbers_at(line, parts.quantile(tail.log(), torch.log1p(-tail)))
     low, high = float(ends.min()), float(ends.max())
@@ -41,6 +51,9 @@ def _lattice_masses(parts: Univariates, line: LatticeAxis) -> tuple[FloatArray, 
     values = np.arange(count, dtype=np.float64) * line.step + low
     with quiet():
         cells = line.rounded(values)
+    if precise:
+        sides = (torch.from_numpy(end)[:, None, None].to(parts.log_evidence) for end in cells)
+        return values, log_mass(*map(parts.evaluate, sides))[..., 0].double().cpu()
     # Each cell begins where the one before ends. The same ends serve all rows.
     ends = torch.from_numpy(np.append(cells[0][:1], cells[1]))[:, None, None]
     mass = parts.cdf(ends.to(parts.log_evidence)).diff(dim=0)[..., 0].double().cpu()  # (V, B)
