@@ -10,6 +10,7 @@ from torch import Tensor
 from marginals.cells.evidence import Evidence
 from marginals.densities.coupled_intervals import Tied, divided, log_intervals, sample_intervals
 from marginals.densities.coupled_univariates import Interleaved, JointUnivariates, ScaledMixtures
+from marginals.densities.density import in_batches
 from marginals.densities.tensor_density import LeafDensity, sample_in_batches
 from marginals.densities.univariates import LeafMixtures, Univariates
 from marginals.leaves import Leaves, SharedLeaves
@@ -27,6 +28,7 @@ from marginals.numerics import (
 )
 from marginals.numerics.regression import conditional_of_rows
 from marginals.runtime.backend import QUERY, Backend
+from marginals.runtime.threads import map_batches, rows_per_batch
 from marginals.tensors.couplings import Couplings
 
 # With more columns, a matrix of columns by columns per component costs more than the factors.
@@ -100,20 +102,24 @@ class CoupledDensity(LeafDensity):
         known, impossible = given.observed().without_impossible()
         if not asked.columns or not known.columns:
             return super().contract_given(requested, given, place)
-        size = self.rows_at_once()
-        totals = [self._values(part).total() for part in known.batches(size)]
-        weights, log_given = log_shares(torch.cat(totals) + self.couplings.log_weights())  # (U, K)
+        most = self.rows_at_once()
+        totals = in_batches(lambda part: self._values(part).total(), known, most)
+        weights, log_given = log_shares(totals + self.couplings.log_weights())  # (U, K)
         if place is None:
             asked = asked.expand(len(known))
             place = torch.arange(len(known), device=weights.device)
         if impossible is not None:
             log_given = log_given.masked_fill(impossible, -torch.inf)
         ranges = self._log_ranges(known)  # (U, K)
-        parts = [
-            logsumexp(self._log_given(part, known.rows(rows)) - ranges[rows] + weights[rows])
-            for part, rows in zip(asked.batches(size), place.split(size), strict=True)
-        ]
-        return torch.cat(parts), log_given
+
+        def answer(pair: tuple[Evidence, Tensor]) -> Tensor:
+            part, rows = pair
+            own = self._log_given(part, known.rows(rows))
+            return logsumexp(own - ranges[rows] + weights[rows])
+
+        size = rows_per_batch(len(asked), most, place.device)
+        pairs = zip(asked.batches(size), place.split(size), strict=True)
+        return torch.cat(map_batches(answer, pairs, place.device)), log_given
 
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
         """Return p(x_j | the evidence on the other columns) for columns j, all by default."""

@@ -1,9 +1,10 @@
 """The abstract density: every query, written once in terms of the log value of evidence."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +13,13 @@ from marginals.cells.evidence import Evidence, as_evidence
 from marginals.densities.univariates import Univariates
 from marginals.runtime.backend import QUERY, Backend
 from marginals.runtime.memory import floats_at_once
+from marginals.runtime.threads import map_batches, query_threads, rows_per_batch
 
 if TYPE_CHECKING:
     from marginals.densities.torch_distribution import DensityDistribution
     from marginals.densities.view import View
+
+Answer = TypeVar("Answer")
 
 # Floats that a batch of rows may hold at a time on a CPU.
 _CPU_FLOATS = 1 << 23
@@ -70,9 +74,11 @@ class Density(nn.Module, ABC):
 
     def log_value(self, evidence: Any) -> Tensor:
         """Return the log density of the exact cells and probability of the others, (B,)."""
-        known, impossible = self.checked(evidence).without_impossible()
-        # A column that is missing in all rows is left out: the same sums, to the bit.
-        value = self.contract_all(known.observed())
+        cells = self.checked(evidence)
+        with self._threads(len(cells)):
+            known, impossible = cells.without_impossible()
+            # A column that is missing in all rows is left out: the same sums, to the bit.
+            value = self.contract_all(known.observed())
         return value if impossible is None else value.masked_fill(impossible, -torch.inf)
 
     def log_conditional(self, requested: Any, given: Any = None) -> Tensor:
@@ -84,10 +90,11 @@ class Density(nn.Module, ABC):
         asked.check_joins(known)
         if not known.columns:
             return self.log_value(asked if len(known) == 1 else asked.join(known))
-        asked, impossible = asked.without_impossible()
-        rows, place = self._shared(asked, known)
-        value, log_given = self.contract_given(asked, rows, place)
-        refuse_impossible(log_given, place)
+        with self._threads(max(len(asked), len(known))):
+            asked, impossible = asked.without_impossible()
+            rows, place = self._shared(asked, known)
+            value, log_given = self.contract_given(asked, rows, place)
+            refuse_impossible(log_given, place)
         return value if impossible is None else value.masked_fill(impossible, -torch.inf)
 
     def logpdf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
@@ -162,11 +169,13 @@ class Density(nn.Module, ABC):
         level = u if isinstance(u, Tensor) else torch.as_tensor(u, dtype=torch.float64)
         levels = level.to(known.lower.device)
         levels = levels.to(torch.promote_types(levels.dtype, known.lower.dtype))
-        size = max(1, self.rows_at_once() // max(1, levels.numel()))
-        parts = []
-        for part in self.univariate_batches(known, [column], size):
+
+        def quantiles(part: Univariates) -> Tensor:
             grid = levels.reshape(-1, 1, 1).expand(-1, len(part.log_evidence), 1)
-            parts.append(part.ppf(grid)[..., 0].T)  # (B, Q)
+            return part.ppf(grid)[..., 0].T  # (B, Q)
+
+        size = max(1, self.rows_at_once() // max(1, levels.numel()))
+        parts = self.map_univariates(quantiles, known, [column], size)
         shape = levels.shape if len(known) == 1 else (len(known), *levels.shape)
         return torch.cat(parts).reshape(shape)
 
@@ -177,8 +186,9 @@ class Density(nn.Module, ABC):
         if draws < 0:
             raise ValueError(f"Expected `draws` to be at least 0; got {draws}.")
         known = self.checked(given)
-        self.check_possible(known)
-        out = self.sample_rows(known, draws, generator)
+        with self._threads(len(known) * draws):
+            self.check_possible(known)
+            out = self.sample_rows(known, draws, generator)
         return out[0] if len(known) == 1 else out
 
     # Views ------------------------------------------------------------------------------------
@@ -252,22 +262,33 @@ class Density(nn.Module, ABC):
 
     def rows_at_once(self) -> int:
         """Return how many rows are contracted at a time, by the memory they take."""
-        parameter = next(self.parameters(), None)
-        device = torch.device("cpu") if parameter is None else parameter.device
+        device = self._device()
         return max(1, floats_at_once(device, _CPU_FLOATS) // max(1, self.row_cost()))
 
-    def univariate_batches(
-        self, given: Evidence, columns: Sequence[int], size: int | None = None
-    ) -> Iterator[Univariates]:
-        """Yield `univariates` for batches of checked rows; refuse evidence of probability zero.
+    def map_univariates(
+        self,
+        function: Callable[[Univariates], Answer],
+        given: Evidence,
+        columns: Sequence[int],
+        size: int | None = None,
+    ) -> list[Answer]:
+        """Apply a function to `univariates` of batches; refuse evidence of probability zero.
 
-        The columns are not among those given.
+        Args:
+            function: of the univariates of a batch; without gradients it may run in any thread.
+            given: checked rows about other columns.
+            columns: the columns of the univariates.
+            size: the most rows of a batch; None for `rows_at_once`.
         """
-        size = self.rows_at_once() if size is None else size
-        for start, part in enumerate(given.batches(size)):
-            found = self.univariates(part, columns)
-            refuse_impossible(found.log_evidence[:, 0], first=start * size)
-            yield found
+        most = self.rows_at_once() if size is None else size
+        size = rows_per_batch(len(given), most, self._device())
+
+        def answer(numbered: tuple[int, Evidence]) -> Answer:
+            found = self.univariates(numbered[1], columns)
+            refuse_impossible(found.log_evidence[:, 0], first=numbered[0] * size)
+            return function(found)
+
+        return map_batches(answer, enumerate(given.batches(size)), self._device())
 
     def contract_all(self, evidence: Evidence) -> Tensor:
         """Return the log value of each row of checked evidence, (B,), in batches."""
@@ -293,6 +314,14 @@ class Density(nn.Module, ABC):
         if place is None:
             return self.log_value(requested.join(given)) - log_given, log_given
         return self.log_value(requested.join(given.rows(place))) - log_given[place], log_given
+
+    def _device(self) -> torch.device:
+        parameter = next(self.parameters(), None)
+        return torch.device("cpu") if parameter is None else parameter.device
+
+    def _threads(self, rows: int) -> AbstractContextManager[None]:
+        """Use one thread for a query of few rows."""
+        return query_threads(rows * self.row_cost())
 
     def _shared(self, requested: Evidence, given: Evidence) -> tuple[Evidence, Tensor | None]:
         """Return the distinct rows of evidence and their places, if they are few."""
@@ -322,10 +351,11 @@ def refuse_impossible(log_given: Tensor, place: Tensor | None = None, first: int
 
 
 def in_batches(function: Callable[[Evidence], Tensor], evidence: Evidence, size: int) -> Tensor:
-    """Apply a function of evidence to batches of its rows, and join the results."""
-    if len(evidence) <= size:
-        return function(evidence)
-    return torch.cat([function(part) for part in evidence.batches(size)])
+    """Apply a function of evidence to batches of at most `size` rows, and join the results."""
+    device = evidence.lower.device
+    parts = evidence.batches(rows_per_batch(len(evidence), size, device))
+    found = map_batches(function, parts, device)
+    return found[0] if len(found) == 1 else torch.cat(found)
 
 
 def _check_categories(known: Evidence, categories: Sequence[int | None]) -> None:

@@ -18,6 +18,7 @@ from sklearn.utils.validation import (
 from marginals.columns import Categorical, Schema, encode
 from marginals.columns.plain_values import in_order
 from marginals.columns.table_coercion import input_frame
+from marginals.densities import Univariates
 from marginals.estimators.mdma import MDMA
 from marginals.estimators.table_estimator import TableEstimator, fresh, is_fitted, thawed
 
@@ -247,10 +248,12 @@ def _log_shares(model: MDMA, target: Any, given: pd.DataFrame, count: int) -> Ar
     density, schema = model.module_, model.schema_
     position = schema.index(target)
     known = density.checked(encode(schema, given).evidence)
+
+    def log_shares(one: Univariates) -> torch.Tensor:
+        codes = torch.arange(count).to(one.log_evidence)
+        return one.logpdf(codes[:, None, None])[..., 0].T.double().cpu()  # (B, C)
+
     with torch.no_grad():
-        parts = []
-        for one in density.univariate_batches(known, [position]):
-            codes = torch.arange(count).to(one.log_evidence)
-            parts.append(one.logpdf(codes[:, None, None])[..., 0].T.double().cpu())  # (B, C)
+        parts = density.map_univariates(log_shares, known, [position])
     # The shares sum to one only up to rounding in the model's dtype: normalise in float64.
     return torch.cat(parts).log_softmax(1).numpy()

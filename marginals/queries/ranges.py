@@ -13,6 +13,7 @@ from marginals.densities import Density, Univariates
 from marginals.densities.univariate_cells import log_tails
 from marginals.queries.moments import most_likely
 from marginals.queries.requests import as_objects
+from marginals.runtime.threads import map_batches, rows_per_batch
 
 _FIELDS = ["row", "column", "value", "expected", "lower", "upper", "tail"]
 
@@ -24,22 +25,26 @@ def normal_ranges(density: Density, schema: Schema, x: Any, level: float) -> pd.
     """
     evidence = density.checked(encode(schema, x).evidence)
     frame = as_frame(x, [schema.names[c] for c in evidence.columns])
-    found, start = [], 0
+
+    def of_batch(numbered: tuple[int, Evidence]) -> list[pd.DataFrame]:
+        start, part = numbered[0] * size, numbered[1]
+        observed, found = ~part.missing(), []
+        every = density.univariates(part, part.columns)
+        for place, position in enumerate(part.columns):
+            rows = observed[:, place].nonzero()[:, 0]
+            if len(rows):
+                cells = _column(part.rows(rows), place)
+                lines = _of_column(every.take(place, rows), cells, schema, position, level)
+                at = rows.cpu().numpy() + start
+                values = np.asarray(frame.iloc[:, place], dtype=object)[at]
+                found.append(pd.DataFrame({"row": at, "place": place, "value": values, **lines}))
+        return found
+
+    device = evidence.lower.device
     with torch.no_grad():
-        for part in evidence.batches(density.rows_at_once()):
-            observed = ~part.missing()
-            every = density.univariates(part, part.columns)
-            for place, position in enumerate(part.columns):
-                rows = observed[:, place].nonzero()[:, 0]
-                if len(rows):
-                    cells = _column(part.rows(rows), place)
-                    lines = _of_column(every.take(place, rows), cells, schema, position, level)
-                    at = rows.cpu().numpy() + start
-                    values = np.asarray(frame.iloc[:, place], dtype=object)[at]
-                    found.append(
-                        pd.DataFrame({"row": at, "place": place, "value": values, **lines})
-                    )
-            start += len(part)
+        size = rows_per_batch(len(evidence), density.rows_at_once(), device)
+        batches = map_batches(of_batch, enumerate(evidence.batches(size)), device)
+    found = [lines for batch in batches for lines in batch]
     if not found:
         return pd.DataFrame(columns=_FIELDS)
     table = pd.concat(found).sort_values(["row", "place"], ignore_index=True)

@@ -154,10 +154,9 @@ class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputat
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise ValueError(f"Expected `n` to be a whole number, 0 or more; got {n!r}.")
         density, schema = self._parts()
-        known = density.checked(requests.evidence(schema, given))
+        known = requests.evidence(schema, given)
         with torch.no_grad():
-            density.check_possible(known)
-            rows = density.sample_rows(known, int(n), _generator(random_state, density))
+            rows = density.sample(int(n), known, _generator(random_state, density))
         frame = decode(schema, rows.reshape(-1, len(schema)))
         if isinstance(given, pd.DataFrame):
             frame.index = given.index.repeat(n)
@@ -220,9 +219,9 @@ class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputat
         known = density.checked(requests.evidence(schema, given))
         requests.check_apart(schema, [position], known)
         with torch.no_grad():
-            parts = [
-                moments(part, described) for part in density.univariate_batches(known, [position])
-            ]
+            parts = density.map_univariates(
+                lambda part: moments(part, described), known, [position]
+            )
         mean, std = (torch.cat(side) for side in zip(*parts, strict=True))
         return described, mean, std
 

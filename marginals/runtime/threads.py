@@ -1,9 +1,11 @@
-"""How many threads a fit uses, and settings that concurrent fits in one process share."""
+"""How many threads a fit or a query uses, and settings that fits in one process share."""
 
+import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import final
+from typing import TypeVar, final
 
 import torch
 from threadpoolctl import threadpool_limits
@@ -12,6 +14,14 @@ from threadpoolctl import threadpool_limits
 # other than computing: EM multiplies tall, narrow matrices, which scale worse.
 _WORTH_THREADS = 8_000_000
 _WORTH_BLAS_THREADS = 32_000_000
+_WORTH_BATCHES = 4_000_000  # floats per query
+# Threads that share the memory of one batch of rows between them: below a quarter of it, the
+# overhead of the operations is noticeable. More threads take more memory, up to four times as much.
+_SHARE_MEMORY = 4
+_MOST_WORKERS = 16
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
 
 
 @final
@@ -34,6 +44,11 @@ class SharedSetting:
         self._lock = threading.Lock()
         self._users = 0
         self._undo: Callable[[], object] = lambda: None
+        if hasattr(os, "register_at_fork"):  # a thread that the child lacks may hold the lock
+            os.register_at_fork(after_in_child=self._renew_lock)
+
+    def _renew_lock(self) -> None:
+        self._lock = threading.Lock()
 
     @contextmanager
     def on(self) -> Iterator[None]:
@@ -51,23 +66,125 @@ class SharedSetting:
                     self._undo()
 
 
-def _use_one_thread() -> Callable[[], None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    return lambda: torch.set_num_threads(before)
-
-
-_ONE_THREAD = SharedSetting(_use_one_thread)
 _ONE_BLAS_THREAD = SharedSetting(
     lambda: threadpool_limits(1, user_api="blas").restore_original_limits
 )
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run the torch operations of the calling thread on one thread inside a `with` block.
+
+    torch's number of threads belongs to the thread that sets it, so calls in several threads do not
+    disturb each other. It is also the default of threads that use torch for the first time
+    meanwhile: these keep to one thread.
+    """
+    before = torch.get_num_threads()
+    if before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def threads_for(floats: int) -> AbstractContextManager[None]:
     """Use one torch thread for training steps on few floats, else torch's default number."""
-    return nullcontext() if floats >= _WORTH_THREADS else _ONE_THREAD.on()
+    return nullcontext() if floats >= _WORTH_THREADS else one_thread()
 
 
 def blas_threads_for(floats: int) -> AbstractContextManager[None]:
     """Use one thread in NumPy's and SciPy's linear algebra for few floats, else their default."""
     return nullcontext() if floats >= _WORTH_BLAS_THREADS else _ONE_BLAS_THREAD.on()
+
+
+# Queries ------------------------------------------------------------------------------------------
+
+
+def query_threads(floats: int) -> AbstractContextManager[None]:
+    """Use one torch thread for a whole query on few floats; a larger one uses `map_batches`."""
+    return nullcontext() if floats >= _WORTH_BATCHES else one_thread()
+
+
+def rows_per_batch(rows: int, most: int, device: torch.device) -> int:
+    """Return how many rows of a query go into a batch, so that each thread gets a batch.
+
+    Args:
+        rows: the number of rows of the query.
+        most: the most rows that fit into the memory of one batch.
+        device: where they are; a GPU takes as many at a time as it can.
+
+    >>> rows_per_batch(50, 1000, torch.device("cpu"))
+    1000
+    """
+    workers = 1 if device.type != "cpu" or torch.is_grad_enabled() else torch.get_num_threads()
+    if workers == 1:
+        return most
+    # A smaller batch would take less time than it costs to start a thread.
+    least = max(1, most // _SHARE_MEMORY)
+    return max(least, min(-(-rows // workers), most // min(workers, _SHARE_MEMORY)))
+
+
+def map_batches(
+    function: Callable[[Part], Result], batches: Iterable[Part], device: torch.device
+) -> list[Result]:
+    """Apply a function to each batch of a query, on a CPU several batches at a time.
+
+    Each batch runs on one thread, and as many run at a time as torch has threads. If torch's own
+    threads shared each operation instead, they would wait for each other after each one; beside
+    other busy processes that takes many times as long as the operations. With gradients, batches
+    run one after the other on torch's own threads, and so does the backward pass.
+
+    Args:
+        function: computes the answer of a batch; it may run in any thread.
+        batches: the batches.
+        device: where they are.
+
+    >>> with torch.no_grad():
+    ...     map_batches(lambda x: x.sum().item(), torch.ones(4).split(2), torch.device("cpu"))
+    [2.0, 2.0]
+    """
+    parts = list(batches)
+    if device.type != "cpu" or torch.is_grad_enabled():
+        return [function(part) for part in parts]
+    workers = min(torch.get_num_threads(), len(parts), _MOST_WORKERS)
+    with one_thread():
+        if workers <= 1:
+            return [function(part) for part in parts]
+        return _map_in_threads(function, parts, workers)
+
+
+def _map_in_threads(
+    function: Callable[[Part], Result], parts: list[Part], workers: int
+) -> list[Result]:
+    inference = torch.is_inference_mode_enabled()
+
+    def work(part: Part) -> Result:
+        # Each thread has its own modes, and a new one records gradients.
+        with torch.inference_mode(inference), torch.no_grad():
+            return function(part)
+
+    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        try:
+            return list(pool.map(work, parts))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+# Forks --------------------------------------------------------------------------------------------
+
+
+def _after_fork() -> None:
+    """Keep a forked process from waiting for threads that only its parent has.
+
+    OpenMP's threads do not survive a fork, but its records of them do: an operation on several
+    threads would wait for them forever.
+    """
+    torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
