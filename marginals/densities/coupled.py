@@ -28,7 +28,7 @@ from marginals.numerics import (
 )
 from marginals.numerics.regression import conditional_of_rows
 from marginals.runtime.backend import QUERY, Backend
-from marginals.runtime.threads import map_batches, rows_per_batch
+from marginals.runtime.threads import map_batches
 from marginals.tensors.couplings import Couplings
 
 # With more columns, a matrix of columns by columns per component costs more than the factors.
@@ -102,8 +102,8 @@ class CoupledDensity(LeafDensity):
         known, impossible = given.observed().without_impossible()
         if not asked.columns or not known.columns:
             return super().contract_given(requested, given, place)
-        most = self.rows_at_once()
-        totals = in_batches(lambda part: self._values(part).total(), known, most)
+        size = self.rows_at_once()
+        totals = in_batches(lambda part: self._values(part).total(), known, size)
         weights, log_given = log_shares(totals + self.couplings.log_weights())  # (U, K)
         if place is None:
             asked = asked.expand(len(known))
@@ -117,7 +117,6 @@ class CoupledDensity(LeafDensity):
             own = self._log_given(part, known.rows(rows))
             return logsumexp(own - ranges[rows] + weights[rows])
 
-        size = rows_per_batch(len(asked), most, place.device)
         pairs = zip(asked.batches(size), place.split(size), strict=True)
         return torch.cat(map_batches(answer, pairs, place.device)), log_given
 

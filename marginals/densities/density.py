@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +12,7 @@ from marginals.cells.evidence import Evidence, as_evidence
 from marginals.densities.univariates import Univariates
 from marginals.runtime.backend import QUERY, Backend
 from marginals.runtime.memory import floats_at_once
-from marginals.runtime.threads import map_batches, query_threads, rows_per_batch
+from marginals.runtime.threads import answering, map_batches
 
 if TYPE_CHECKING:
     from marginals.densities.torch_distribution import DensityDistribution
@@ -23,6 +22,8 @@ Answer = TypeVar("Answer")
 
 # Floats that a batch of rows may hold at a time on a CPU.
 _CPU_FLOATS = 1 << 23
+# The fixed cost of a batch is noticeable with fewer rows: they may hold twice as many floats.
+_FEW_ROWS = 1024
 # With fewer requested rows, looking for repeated rows of evidence does not pay.
 _SHARED_ROWS = 8
 
@@ -75,7 +76,7 @@ class Density(nn.Module, ABC):
     def log_value(self, evidence: Any) -> Tensor:
         """Return the log density of the exact cells and probability of the others, (B,)."""
         cells = self.checked(evidence)
-        with self._threads(len(cells)):
+        with answering():
             known, impossible = cells.without_impossible()
             # A column that is missing in all rows is left out: the same sums, to the bit.
             value = self.contract_all(known.observed())
@@ -90,7 +91,7 @@ class Density(nn.Module, ABC):
         asked.check_joins(known)
         if not known.columns:
             return self.log_value(asked if len(known) == 1 else asked.join(known))
-        with self._threads(max(len(asked), len(known))):
+        with answering():
             asked, impossible = asked.without_impossible()
             rows, place = self._shared(asked, known)
             value, log_given = self.contract_given(asked, rows, place)
@@ -186,7 +187,7 @@ class Density(nn.Module, ABC):
         if draws < 0:
             raise ValueError(f"Expected `draws` to be at least 0; got {draws}.")
         known = self.checked(given)
-        with self._threads(len(known) * draws):
+        with answering():
             self.check_possible(known)
             out = self.sample_rows(known, draws, generator)
         return out[0] if len(known) == 1 else out
@@ -262,8 +263,9 @@ class Density(nn.Module, ABC):
 
     def rows_at_once(self) -> int:
         """Return how many rows are contracted at a time, by the memory they take."""
-        device = self._device()
-        return max(1, floats_at_once(device, _CPU_FLOATS) // max(1, self.row_cost()))
+        device, cost = self._device(), max(1, self.row_cost())
+        most = floats_at_once(device, _CPU_FLOATS)
+        return max(1, most // cost, min(_FEW_ROWS, 2 * most // cost))
 
     def map_univariates(
         self,
@@ -280,15 +282,14 @@ class Density(nn.Module, ABC):
             columns: the columns of the univariates.
             size: the most rows of a batch; None for `rows_at_once`.
         """
-        most = self.rows_at_once() if size is None else size
-        size = rows_per_batch(len(given), most, self._device())
+        rows = self.rows_at_once() if size is None else size
 
         def answer(numbered: tuple[int, Evidence]) -> Answer:
             found = self.univariates(numbered[1], columns)
-            refuse_impossible(found.log_evidence[:, 0], first=numbered[0] * size)
+            refuse_impossible(found.log_evidence[:, 0], first=numbered[0] * rows)
             return function(found)
 
-        return map_batches(answer, enumerate(given.batches(size)), self._device())
+        return map_batches(answer, enumerate(given.batches(rows)), self._device())
 
     def contract_all(self, evidence: Evidence) -> Tensor:
         """Return the log value of each row of checked evidence, (B,), in batches."""
@@ -319,10 +320,6 @@ class Density(nn.Module, ABC):
         parameter = next(self.parameters(), None)
         return torch.device("cpu") if parameter is None else parameter.device
 
-    def _threads(self, rows: int) -> AbstractContextManager[None]:
-        """Use one thread for a query of few rows."""
-        return query_threads(rows * self.row_cost())
-
     def _shared(self, requested: Evidence, given: Evidence) -> tuple[Evidence, Tensor | None]:
         """Return the distinct rows of evidence and their places, if they are few."""
         if len(given) == 1:
@@ -352,9 +349,7 @@ def refuse_impossible(log_given: Tensor, place: Tensor | None = None, first: int
 
 def in_batches(function: Callable[[Evidence], Tensor], evidence: Evidence, size: int) -> Tensor:
     """Apply a function of evidence to batches of at most `size` rows, and join the results."""
-    device = evidence.lower.device
-    parts = evidence.batches(rows_per_batch(len(evidence), size, device))
-    found = map_batches(function, parts, device)
+    found = map_batches(function, evidence.batches(size), evidence.lower.device)
     return found[0] if len(found) == 1 else torch.cat(found)
 
 

@@ -13,7 +13,7 @@ from marginals.leaves import Leaves
 from marginals.numerics import index_of, log_shares, logsumexp, select, spawn
 from marginals.runtime.backend import QUERY, Backend
 from marginals.runtime.memory import floats_at_once
-from marginals.runtime.threads import map_batches, rows_per_batch
+from marginals.runtime.threads import map_batches
 from marginals.tensors import ComponentTensor
 from marginals.tensors.component_tensor import LeafValues
 
@@ -101,7 +101,7 @@ class TensorDensity(LeafDensity):
         condition = self._condition_one if len(asked.columns) == 1 else self._condition_some
         if place is not None:
             answer, log_given, held = condition(asked.columns, known)
-            size = rows_per_batch(len(asked), self._rows_of(held), place.device)
+            size = self._rows_of(held)
             parts = zip(asked.batches(size), place.split(size), strict=True)
             found = map_batches(lambda part: answer(*part), parts, place.device)
             return torch.cat(found), log_given
@@ -111,11 +111,10 @@ class TensorDensity(LeafDensity):
             answer, log_given, _ = condition(pair[0].columns, pair[1])
             return answer(pair[0], None), log_given
 
-        device = known.lower.device
-        most = self._rows_of(len(asked.columns) + len(known.columns))
-        size = rows_per_batch(len(known), most, device)
+        size = self._rows_of(len(asked.columns) + len(known.columns))
         pairs = zip(asked.batches(size), known.batches(size), strict=True)
-        values, totals = zip(*map_batches(of_pair, pairs, device), strict=True)
+        found = map_batches(of_pair, pairs, known.lower.device)
+        values, totals = zip(*found, strict=True)
         return torch.cat(values), torch.cat(totals)
 
     def _condition_one(self, columns: Sequence[int], known: Evidence) -> tuple[Answer, Tensor, int]:
@@ -276,5 +275,4 @@ def sample_in_batches(
 
 def draws_per_batch(device: torch.device, cost: int) -> int:
     """Return how many draws that hold `cost` floats each go into a batch."""
-    # On a CPU several batches run at a time.
-    return max(1, floats_at_once(device, _CPU_FLOATS // 4) // cost)
+    return max(1, floats_at_once(device, _CPU_FLOATS) // cost)

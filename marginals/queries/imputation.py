@@ -19,7 +19,7 @@ from marginals.queries.moments import modes, moments, most_likely
 from marginals.queries.named_rows import NamedModel, seed_of
 from marginals.queries.positions import seeded
 from marginals.queries.requests import as_objects, like
-from marginals.runtime.threads import map_batches, rows_per_batch
+from marginals.runtime.threads import map_batches
 
 Method = Literal["mean", "median", "mode"]
 
@@ -163,7 +163,7 @@ class Imputation:
         Args:
             answer: of a column and the conditionals of its missing cells in a batch.
         """
-        device = self.evidence.lower.device
+        size, device = self.density.rows_at_once(), self.evidence.lower.device
 
         def of_batch(numbered: tuple[int, Evidence]) -> list[tuple[int, Column, Any, Any]]:
             start, part = numbered[0] * size, numbered[1]
@@ -180,7 +180,6 @@ class Imputation:
             return found
 
         with torch.no_grad():
-            size = rows_per_batch(len(self.evidence), self.density.rows_at_once(), device)
             batches = map_batches(of_batch, enumerate(self.evidence.batches(size)), device)
         return [found for batch in batches for found in batch]
 

@@ -13,7 +13,7 @@ from marginals.densities import Density, Univariates
 from marginals.densities.univariate_cells import log_tails
 from marginals.queries.moments import most_likely
 from marginals.queries.requests import as_objects
-from marginals.runtime.threads import map_batches, rows_per_batch
+from marginals.runtime.threads import map_batches
 
 _FIELDS = ["row", "column", "value", "expected", "lower", "upper", "tail"]
 
@@ -40,10 +40,9 @@ def normal_ranges(density: Density, schema: Schema, x: Any, level: float) -> pd.
                 found.append(pd.DataFrame({"row": at, "place": place, "value": values, **lines}))
         return found
 
-    device = evidence.lower.device
+    size = density.rows_at_once()
     with torch.no_grad():
-        size = rows_per_batch(len(evidence), density.rows_at_once(), device)
-        batches = map_batches(of_batch, enumerate(evidence.batches(size)), device)
+        batches = map_batches(of_batch, enumerate(evidence.batches(size)), evidence.lower.device)
     found = [lines for batch in batches for lines in batch]
     if not found:
         return pd.DataFrame(columns=_FIELDS)

@@ -14,11 +14,7 @@ from threadpoolctl import threadpool_limits
 # other than computing: EM multiplies tall, narrow matrices, which scale worse.
 _WORTH_THREADS = 8_000_000
 _WORTH_BLAS_THREADS = 32_000_000
-_WORTH_BATCHES = 4_000_000  # floats per query
-# Threads that share the memory of one batch of rows between them: below a quarter of it, the
-# overhead of the operations is noticeable. More threads take more memory, up to four times as much.
-_SHARE_MEMORY = 4
-_MOST_WORKERS = 16
+_MOST_WORKERS = 16  # each holds a batch in memory
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -72,7 +68,7 @@ _ONE_BLAS_THREAD = SharedSetting(
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def _one_thread() -> Iterator[None]:
     """Run the torch operations of the calling thread on one thread inside a `with` block.
 
     torch's number of threads belongs to the thread that sets it, so calls in several threads do not
@@ -80,9 +76,6 @@ def one_thread() -> Iterator[None]:
     meanwhile: these keep to one thread.
     """
     before = torch.get_num_threads()
-    if before == 1:
-        yield
-        return
     torch.set_num_threads(1)
     try:
         yield
@@ -92,7 +85,7 @@ def one_thread() -> Iterator[None]:
 
 def threads_for(floats: int) -> AbstractContextManager[None]:
     """Use one torch thread for training steps on few floats, else torch's default number."""
-    return nullcontext() if floats >= _WORTH_THREADS else one_thread()
+    return nullcontext() if floats >= _WORTH_THREADS else _one_thread()
 
 
 def blas_threads_for(floats: int) -> AbstractContextManager[None]:
@@ -103,28 +96,32 @@ def blas_threads_for(floats: int) -> AbstractContextManager[None]:
 # Queries ------------------------------------------------------------------------------------------
 
 
-def query_threads(floats: int) -> AbstractContextManager[None]:
-    """Use one torch thread for a whole query on few floats; a larger one uses `map_batches`."""
-    return nullcontext() if floats >= _WORTH_BATCHES else one_thread()
+# torch's own number of threads, for each thread that answers a query.
+_THREADS_OF: dict[int, int] = {}
 
 
-def rows_per_batch(rows: int, most: int, device: torch.device) -> int:
-    """Return how many rows of a query go into a batch, so that each thread gets a batch.
+@contextmanager
+def answering() -> Iterator[None]:
+    """Run the operations of a query on one thread, and only `map_batches` on several.
 
-    Args:
-        rows: the number of rows of the query.
-        most: the most rows that fit into the memory of one batch.
-        device: where they are; a GPU takes as many at a time as it can.
+    If torch's threads share an operation, they wait for each other at its end. For small operations
+    that takes longer than the work, and beside other busy processes many times as long. With
+    gradients nothing changes, because the backward pass runs on torch's threads.
 
-    >>> rows_per_batch(50, 1000, torch.device("cpu"))
-    1000
+    >>> with torch.no_grad(), answering():
+    ...     torch.get_num_threads()
+    1
     """
-    workers = 1 if device.type != "cpu" or torch.is_grad_enabled() else torch.get_num_threads()
-    if workers == 1:
-        return most
-    # A smaller batch would take less time than it costs to start a thread.
-    least = max(1, most // _SHARE_MEMORY)
-    return max(least, min(-(-rows // workers), most // min(workers, _SHARE_MEMORY)))
+    caller = threading.get_ident()
+    if torch.is_grad_enabled() or caller in _THREADS_OF or torch.get_num_threads() == 1:
+        yield
+        return
+    _THREADS_OF[caller] = torch.get_num_threads()
+    try:
+        with _one_thread():
+            yield
+    finally:
+        del _THREADS_OF[caller]
 
 
 def map_batches(
@@ -132,10 +129,8 @@ def map_batches(
 ) -> list[Result]:
     """Apply a function to each batch of a query, on a CPU several batches at a time.
 
-    Each batch runs on one thread, and as many run at a time as torch has threads. If torch's own
-    threads shared each operation instead, they would wait for each other after each one; beside
-    other busy processes that takes many times as long as the operations. With gradients, batches
-    run one after the other on torch's own threads, and so does the backward pass.
+    Each batch runs on one thread, and as many run at a time as torch has threads. With gradients,
+    batches run one after the other.
 
     Args:
         function: computes the answer of a batch; it may run in any thread.
@@ -147,11 +142,10 @@ def map_batches(
     [2.0, 2.0]
     """
     parts = list(batches)
-    if device.type != "cpu" or torch.is_grad_enabled():
-        return [function(part) for part in parts]
-    workers = min(torch.get_num_threads(), len(parts), _MOST_WORKERS)
-    with one_thread():
-        if workers <= 1:
+    threads = _THREADS_OF.get(threading.get_ident(), torch.get_num_threads())
+    workers = min(threads, len(parts), _MOST_WORKERS)
+    with answering():
+        if workers <= 1 or device.type != "cpu" or torch.is_grad_enabled():
             return [function(part) for part in parts]
         return _map_in_threads(function, parts, workers)
 
@@ -183,6 +177,7 @@ def _after_fork() -> None:
     OpenMP's threads do not survive a fork, but its records of them do: an operation on several
     threads would wait for them forever.
     """
+    _THREADS_OF.clear()
     torch.set_num_threads(1)
 
 

@@ -60,7 +60,6 @@ def test_batches_in_threads_get_the_answers_of_one(
     """The number of threads changes how rows are cut into batches, but no answer and no draw."""
     for module in (density, tensor_density):
         monkeypatch.setattr(module, "_CPU_FLOATS", 64 * model.module_.row_cost())
-    monkeypatch.setattr("marginals.runtime.threads._WORTH_BATCHES", 0)
     found = []
     for threads in (3, 1):
         torch.set_num_threads(threads)

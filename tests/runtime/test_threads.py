@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from marginals.runtime.threads import map_batches, one_thread, rows_per_batch, threads_for
+from marginals.runtime.threads import answering, map_batches, threads_for
 
 CPU = torch.device("cpu")
 
@@ -79,10 +79,11 @@ def test_an_error_in_a_batch_comes_through() -> None:
     assert torch.get_num_threads() == 2
 
 
-def test_batches_share_the_memory_of_one() -> None:
-    with torch.no_grad():
-        assert [rows_per_batch(n, 1000, CPU) for n in (10, 600, 900, 5000)] == [250, 300, 450, 500]
-        assert rows_per_batch(5000, 1000, torch.device("cuda")) == 1000
-        with one_thread():
-            assert rows_per_batch(5000, 1000, CPU) == 1000
-    assert rows_per_batch(5000, 1000, CPU) == 1000
+def test_a_query_may_run_several_batches_at_a_time() -> None:
+    both = threading.Barrier(2, timeout=30)
+    with torch.no_grad(), answering():
+        assert torch.get_num_threads() == 1
+        with answering():
+            map_batches(lambda _: both.wait(), range(2), CPU)
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 2
