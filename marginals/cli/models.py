@@ -1,7 +1,7 @@
 """Load the models and read the tables that commands are given."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,9 +13,20 @@ ROWS = 65_536  # read, processed and written at a time
 
 
 def load_model(path: str) -> Any:
-    """Load a model with its schema."""
+    """Load the model of a table for queries, without scikit-learn."""
+    from marginals.queries.table_files import load_view
+
+    return _loaded(path, load_view)
+
+
+def load_estimator(path: str) -> Any:
+    """Load the model of a table with its settings and training history."""
     from marginals.estimators.loading import load
 
+    return _loaded(path, load)
+
+
+def _loaded(path: str, load: Callable[[str], Any]) -> Any:
     if not os.path.exists(path):
         raise FileNotFoundError(
             f"Expected a model at {path!r}; there is no such file. Make one with: "

@@ -113,8 +113,8 @@ class TensorDensity(LeafDensity):
 
         size = self._rows_of(len(asked.columns) + len(known.columns))
         pairs = zip(asked.batches(size), known.batches(size), strict=True)
-        found = map_batches(of_pair, pairs, known.lower.device)
-        values, totals = zip(*found, strict=True)
+        answers = map_batches(of_pair, pairs, known.lower.device)
+        values, totals = zip(*answers, strict=True)
         return torch.cat(values), torch.cat(totals)
 
     def _condition_one(self, columns: Sequence[int], known: Evidence) -> tuple[Answer, Tensor, int]:

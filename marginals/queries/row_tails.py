@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-from sklearn.utils import check_random_state
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
@@ -18,7 +17,7 @@ from marginals.densities.mixture import Mixture
 from marginals.densities.univariate_cells import log_cells, log_tails
 from marginals.densities.univariates import Univariates
 from marginals.queries.imputation import Imputation
-from marginals.queries.named_rows import seed_of
+from marginals.queries.named_rows import random_of, seed_of
 from marginals.queries.positions import seeded
 from marginals.queries.shrinkage import LinearPrior, fit_prior
 
@@ -62,7 +61,7 @@ def row_tails(
         samples: the most rows to compare with.
         random_state: seed for the choice of rows and for the draws.
     """
-    random = check_random_state(random_state)
+    random = random_of(random_state)
     rows = table.iloc[random.permutation(len(table))[:samples]]
     generator = seeded(density, seed_of(random))
     (filled,) = Imputation(density, schema, rows).drawn(1, generator)

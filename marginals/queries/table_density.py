@@ -6,7 +6,6 @@ from typing import Any, final
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.utils import check_random_state
 from torch import Tensor
 
 from marginals import language
@@ -21,6 +20,8 @@ from marginals.queries.independence import Independence
 from marginals.queries.information import Entropy, Information
 from marginals.queries.margins import Margins
 from marginals.queries.moments import moments
+from marginals.queries.named_rows import seed_of
+from marginals.queries.positions import seeded
 from marginals.queries.surprise import Surprises
 
 
@@ -156,7 +157,7 @@ class TableDensity(Information, Independence, Entropy, Copulas, Margins, Imputat
         density, schema = self._parts()
         known = requests.evidence(schema, given)
         with torch.no_grad():
-            rows = density.sample(int(n), known, _generator(random_state, density))
+            rows = density.sample(int(n), known, seeded(density, seed_of(random_state)))
         frame = decode(schema, rows.reshape(-1, len(schema)))
         if isinstance(given, pd.DataFrame):
             frame.index = given.index.repeat(n)
@@ -260,9 +261,3 @@ def _exp(log: Any) -> Any:
 def _item(values: Any) -> Any:
     value = values[0]
     return value.item() if isinstance(value, np.floating) else value
-
-
-def _generator(random_state: Any, density: Density) -> torch.Generator:
-    device = next(density.parameters()).device
-    seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
-    return torch.Generator(device).manual_seed(int(seed))
