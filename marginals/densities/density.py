@@ -22,7 +22,7 @@ Answer = TypeVar("Answer")
 
 # Floats that a batch of rows may hold at a time on a CPU.
 _CPU_FLOATS = 1 << 23
-# The fixed cost of a batch is noticeable with fewer rows: they may hold twice as many floats.
+# With fewer rows the fixed cost of a batch is noticeable: they may hold twice as many floats.
 _FEW_ROWS = 1024
 # With fewer requested rows, looking for repeated rows of evidence does not pay.
 _SHARED_ROWS = 8
@@ -264,8 +264,8 @@ class Density(nn.Module, ABC):
     def rows_at_once(self) -> int:
         """Return how many rows are contracted at a time, by the memory they take."""
         device, cost = self._device(), max(1, self.row_cost())
-        most = floats_at_once(device, _CPU_FLOATS)
-        return max(1, most // cost, min(_FEW_ROWS, 2 * most // cost))
+        few = min(_FEW_ROWS * cost, 2 * _CPU_FLOATS)
+        return max(1, floats_at_once(device, max(few, _CPU_FLOATS)) // cost)
 
     def map_univariates(
         self,
