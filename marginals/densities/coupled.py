@@ -28,7 +28,7 @@ from marginals.numerics import (
 )
 from marginals.numerics.regression import conditional_of_rows
 from marginals.runtime.backend import QUERY, Backend
-from marginals.runtime.threads import map_batches
+from marginals.runtime.query_batches import map_batches
 from marginals.tensors.couplings import Couplings
 
 # With more columns, a matrix of columns by columns per component costs more than the factors.

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from marginals.cells.evidence import Evidence, as_evidence
 from marginals.densities.univariates import Univariates
 from marginals.runtime.backend import QUERY, Backend
-from marginals.runtime.memory import floats_at_once
-from marginals.runtime.threads import answering, map_batches
+from marginals.runtime.memory import floats_at_once, kept_memory
+from marginals.runtime.query_batches import map_batches
+from marginals.runtime.threads import answering
 
 if TYPE_CHECKING:
     from marginals.densities.torch_distribution import DensityDistribution
@@ -22,8 +23,8 @@ Answer = TypeVar("Answer")
 
 # Floats that a batch of rows may hold at a time on a CPU.
 _CPU_FLOATS = 1 << 23
-# With fewer rows the fixed cost of a batch is noticeable: they may hold twice as many floats.
-_FEW_ROWS = 1024
+# With fewer rows the fixed cost of a batch is noticeable: they may hold four times as many floats.
+_FEW_ROWS = 2048
 # With fewer requested rows, looking for repeated rows of evidence does not pay.
 _SHARED_ROWS = 8
 
@@ -264,7 +265,7 @@ class Density(nn.Module, ABC):
     def rows_at_once(self) -> int:
         """Return how many rows are contracted at a time, by the memory they take."""
         device, cost = self._device(), max(1, self.row_cost())
-        few = min(_FEW_ROWS * cost, 2 * _CPU_FLOATS)
+        few = min(_FEW_ROWS * cost, 4 * _CPU_FLOATS)
         return max(1, floats_at_once(device, max(few, _CPU_FLOATS)) // cost)
 
     def map_univariates(
@@ -349,7 +350,10 @@ def refuse_impossible(log_given: Tensor, place: Tensor | None = None, first: int
 
 def in_batches(function: Callable[[Evidence], Tensor], evidence: Evidence, size: int) -> Tensor:
     """Apply a function of evidence to batches of at most `size` rows, and join the results."""
-    found = map_batches(function, evidence.batches(size), evidence.lower.device)
+    device = evidence.lower.device
+    # Contractions free and take large blocks; sampling does not, and gains nothing from it.
+    with kept_memory(device.type == "cpu" and len(evidence) > size):
+        found = map_batches(function, evidence.batches(size), device)
     return found[0] if len(found) == 1 else torch.cat(found)
 
 

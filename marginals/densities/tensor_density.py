@@ -13,7 +13,7 @@ from marginals.leaves import Leaves
 from marginals.numerics import index_of, log_shares, logsumexp, select, spawn
 from marginals.runtime.backend import QUERY, Backend
 from marginals.runtime.memory import floats_at_once
-from marginals.runtime.threads import map_batches
+from marginals.runtime.query_batches import map_batches
 from marginals.tensors import ComponentTensor
 from marginals.tensors.component_tensor import LeafValues
 

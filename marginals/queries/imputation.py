@@ -1,6 +1,6 @@
 """Filling the missing cells of a table."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal, final
 
 import numpy as np
@@ -9,7 +9,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from marginals.cells import Evidence
 from marginals.columns import Categorical, Column, Integer, Schema, decode, decode_column, encode
 from marginals.columns.decoding import restored
 from marginals.columns.dtypes import family
@@ -19,7 +18,7 @@ from marginals.queries.moments import modes, moments, most_likely
 from marginals.queries.named_rows import NamedModel, seed_of
 from marginals.queries.positions import seeded
 from marginals.queries.requests import as_objects, like
-from marginals.runtime.threads import map_batches
+from marginals.runtime.threads import answering
 
 Method = Literal["mean", "median", "mode"]
 
@@ -87,12 +86,8 @@ class Imputation:
     def summarised(self, method: Method) -> Any:
         """Fill each missing cell with a summary of its conditional given the row's other cells."""
         found: dict[int, list[Any]] = {i: [] for i in self.places}
-
-        def fills(column: Column, parts: Univariates) -> Any:
-            return _summary(parts, self.schema, column, method)
-
-        for place, _, _, values in self._conditionals(fills):
-            found[place].append(values)
+        for place, column, _, parts in self._conditionals():
+            found[place].append(_summary(parts, self.schema, column, method))
         return self._completed({i: np.concatenate(parts) for i, parts in found.items()})
 
     def drawn(self, draws: int, generator: torch.Generator) -> list[Any]:
@@ -144,44 +139,28 @@ class Imputation:
     def _ends(self, level: float) -> Iterator[tuple[int, Any, Any, Any, Any]]:
         """Give place and name of a column, rows, lower and upper ends, batch by batch."""
         tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
-
-        def ends(column: Column, parts: Univariates) -> Any:
+        for place, column, rows, parts in self._conditionals():
             if isinstance(column.kind, Categorical) and not column.ordered:
-                return None
-            found = parts.ppf(tails[:, None, None])[..., 0]  # (2, B)
-            return [as_objects(decode_column(self.schema, column.name, end)) for end in found]
+                continue
+            ends = parts.ppf(tails[:, None, None])[..., 0]  # (2, B)
+            low, high = (as_objects(decode_column(self.schema, column.name, e)) for e in ends)
+            yield place, column.name, rows, low, high
 
-        for place, column, rows, pair in self._conditionals(ends):
-            if pair is not None:
-                yield place, column.name, rows, *pair
-
-    def _conditionals(
-        self, answer: Callable[[Column, Univariates], Any]
-    ) -> list[tuple[int, Column, Any, Any]]:
-        """Return place, column, rows and answer of missing cells: two passes for each batch.
-
-        Args:
-            answer: of a column and the conditionals of its missing cells in a batch.
-        """
-        size, device = self.density.rows_at_once(), self.evidence.lower.device
-
-        def of_batch(numbered: tuple[int, Evidence]) -> list[tuple[int, Column, Any, Any]]:
-            start, part = numbered[0] * size, numbered[1]
+    def _conditionals(self) -> Iterator[tuple[int, Column, Any, Univariates]]:
+        """Give place, column, rows and conditionals of missing cells: two passes for each batch."""
+        start = 0
+        for part in self.evidence.batches(self.density.rows_at_once()):
             gaps = self.missing[start : start + len(part)]
             held = [i for i in self.places if gaps[:, i].any()]
-            if not held:
-                return []
-            asked = [self.evidence.columns[i] for i in held]
-            every, found = self.density.univariates(part, asked), []
-            for at, place in enumerate(held):
-                rows, column = np.flatnonzero(gaps[:, place]), self.schema.columns[asked[at]]
-                own = every.take(at, torch.from_numpy(rows).to(device))
-                found.append((place, column, rows + start, answer(column, own)))
-            return found
-
-        with torch.no_grad():
-            batches = map_batches(of_batch, enumerate(self.evidence.batches(size)), device)
-        return [found for batch in batches for found in batch]
+            if held:
+                asked = [self.evidence.columns[i] for i in held]
+                with torch.no_grad(), answering():
+                    every = self.density.univariates(part, asked)
+                    for at, place in enumerate(held):
+                        rows = np.flatnonzero(gaps[:, place])
+                        own = every.take(at, torch.from_numpy(rows).to(part.lower.device))
+                        yield place, self.schema.columns[asked[at]], rows + start, own
+            start += len(part)
 
     def _completed(self, fills: dict[int, Any]) -> Any:
         """Return the table with the missing cells of some columns filled."""

@@ -13,7 +13,7 @@ from marginals.densities import Density, Univariates
 from marginals.densities.univariate_cells import log_tails
 from marginals.queries.moments import most_likely
 from marginals.queries.requests import as_objects
-from marginals.runtime.threads import map_batches
+from marginals.runtime.threads import answering
 
 _FIELDS = ["row", "column", "value", "expected", "lower", "upper", "tail"]
 
@@ -25,25 +25,22 @@ def normal_ranges(density: Density, schema: Schema, x: Any, level: float) -> pd.
     """
     evidence = density.checked(encode(schema, x).evidence)
     frame = as_frame(x, [schema.names[c] for c in evidence.columns])
-
-    def of_batch(numbered: tuple[int, Evidence]) -> list[pd.DataFrame]:
-        start, part = numbered[0] * size, numbered[1]
-        observed, found = ~part.missing(), []
-        every = density.univariates(part, part.columns)
-        for place, position in enumerate(part.columns):
-            rows = observed[:, place].nonzero()[:, 0]
-            if len(rows):
-                cells = _column(part.rows(rows), place)
-                lines = _of_column(every.take(place, rows), cells, schema, position, level)
-                at = rows.cpu().numpy() + start
-                values = np.asarray(frame.iloc[:, place], dtype=object)[at]
-                found.append(pd.DataFrame({"row": at, "place": place, "value": values, **lines}))
-        return found
-
-    size = density.rows_at_once()
-    with torch.no_grad():
-        batches = map_batches(of_batch, enumerate(evidence.batches(size)), evidence.lower.device)
-    found = [lines for batch in batches for lines in batch]
+    found, start = [], 0
+    with torch.no_grad(), answering():
+        for part in evidence.batches(density.rows_at_once()):
+            observed = ~part.missing()
+            every = density.univariates(part, part.columns)
+            for place, position in enumerate(part.columns):
+                rows = observed[:, place].nonzero()[:, 0]
+                if len(rows):
+                    cells = _column(part.rows(rows), place)
+                    lines = _of_column(every.take(place, rows), cells, schema, position, level)
+                    at = rows.cpu().numpy() + start
+                    values = np.asarray(frame.iloc[:, place], dtype=object)[at]
+                    found.append(
+                        pd.DataFrame({"row": at, "place": place, "value": values, **lines})
+                    )
+            start += len(part)
     if not found:
         return pd.DataFrame(columns=_FIELDS)
     table = pd.concat(found).sort_values(["row", "place"], ignore_index=True)

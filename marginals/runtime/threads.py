@@ -2,10 +2,9 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TypeVar, final
+from typing import final
 
 import torch
 from threadpoolctl import threadpool_limits
@@ -14,10 +13,6 @@ from threadpoolctl import threadpool_limits
 # other than computing: EM multiplies tall, narrow matrices, which scale worse.
 _WORTH_THREADS = 8_000_000
 _WORTH_BLAS_THREADS = 32_000_000
-_MOST_WORKERS = 16  # each holds a batch in memory
-
-Part = TypeVar("Part")
-Result = TypeVar("Result")
 
 
 @final
@@ -102,7 +97,7 @@ _THREADS_OF: dict[int, int] = {}
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Run the operations of a query on one thread, and only `map_batches` on several.
+    """Run the operations of a query on one thread; only `map_batches` uses several.
 
     If torch's threads share an operation, they wait for each other at its end. For small operations
     that takes longer than the work, and beside other busy processes many times as long. With
@@ -124,48 +119,9 @@ def answering() -> Iterator[None]:
         del _THREADS_OF[caller]
 
 
-def map_batches(
-    function: Callable[[Part], Result], batches: Iterable[Part], device: torch.device
-) -> list[Result]:
-    """Apply a function to each batch of a query, on a CPU several batches at a time.
-
-    Each batch runs on one thread, and as many run at a time as torch has threads. With gradients,
-    batches run one after the other.
-
-    Args:
-        function: computes the answer of a batch; it may run in any thread.
-        batches: the batches.
-        device: where they are.
-
-    >>> with torch.no_grad():
-    ...     map_batches(lambda x: x.sum().item(), torch.ones(4).split(2), torch.device("cpu"))
-    [2.0, 2.0]
-    """
-    parts = list(batches)
-    threads = _THREADS_OF.get(threading.get_ident(), torch.get_num_threads())
-    workers = min(threads, len(parts), _MOST_WORKERS)
-    with answering():
-        if workers <= 1 or device.type != "cpu" or torch.is_grad_enabled():
-            return [function(part) for part in parts]
-        return _map_in_threads(function, parts, workers)
-
-
-def _map_in_threads(
-    function: Callable[[Part], Result], parts: list[Part], workers: int
-) -> list[Result]:
-    inference = torch.is_inference_mode_enabled()
-
-    def work(part: Part) -> Result:
-        # Each thread has its own modes, and a new one records gradients.
-        with torch.inference_mode(inference), torch.no_grad():
-            return function(part)
-
-    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        try:
-            return list(pool.map(work, parts))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+def own_threads() -> int:
+    """Return torch's number of threads, as it is outside of a query."""
+    return _THREADS_OF.get(threading.get_ident(), torch.get_num_threads())
 
 
 # Forks --------------------------------------------------------------------------------------------

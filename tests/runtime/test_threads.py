@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from marginals.runtime.threads import answering, map_batches, threads_for
+from marginals.runtime.query_batches import map_batches
+from marginals.runtime.threads import answering, threads_for
 
 CPU = torch.device("cpu")
 
