@@ -7,7 +7,7 @@ import typer
 
 from marginals.cli import options
 from marginals.cli.command import command
-from marginals.cli.models import load_model, named, without
+from marginals.cli.models import load_estimator, named, without
 from marginals.cli.output import note, print_json, print_table
 from marginals.io.safe_files import check_target
 
@@ -122,7 +122,7 @@ def fit(
 
 def info(model: options.Model, json: options.Json = False) -> None:
     """Show the columns, size and training of a model."""
-    fitted = load_model(model)
+    fitted = load_estimator(model)
     columns = [
         {
             "column": column.name,

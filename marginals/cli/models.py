@@ -1,7 +1,7 @@
 """Load the models and read the tables that commands are given."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,9 +15,26 @@ _COMMON = {bool: "boolean", int: "Int64", float: "float64"}  # the types of cate
 
 
 def load_model(path: str, handle_unknown: str | None = None) -> Any:
-    """Load a model with its schema, and set how it reads categories not seen in training."""
+    """Load the model of a table for queries, without scikit-learn.
+
+    Args:
+        path: of the model file.
+        handle_unknown: how it reads categories not seen in training; None for as it was saved.
+    """
+    from marginals.queries.table_files import load_view
+
+    model = _loaded(path, load_view)
+    return model if handle_unknown is None else model.reading(handle_unknown)
+
+
+def load_estimator(path: str) -> Any:
+    """Load the model of a table with its settings and training history."""
     from marginals.estimators.loading import load
 
+    return _loaded(path, load)
+
+
+def _loaded(path: str, load: Callable[[str], Any]) -> Any:
     if not os.path.exists(path):
         raise FileNotFoundError(
             f"Expected a model at {path!r}; there is no such file. Make one with: "
@@ -29,7 +46,7 @@ def load_model(path: str, handle_unknown: str | None = None) -> Any:
             f"Expected {path!r} to hold a model of a table; got a bare {type(model).__name__}. "
             "Fit it with `marginals fit`, or save a `marginals.MDMA`."
         )
-    return model if handle_unknown is None else model.set_params(handle_unknown=handle_unknown)
+    return model
 
 
 def evidence(model: Any, given: str) -> dict[Any, Any] | None:

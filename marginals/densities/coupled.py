@@ -16,6 +16,7 @@ from marginals.densities.coupled_lattices import (
 )
 from marginals.densities.coupled_nodes import conditionals_given_ranges, node_cost
 from marginals.densities.coupled_univariates import Interleaved, ScaledMixtures
+from marginals.densities.density import in_batches
 from marginals.densities.lattice_univariates import (
     leaf_mixtures_of,
     on_lattices,
@@ -36,6 +37,7 @@ from marginals.numerics import (
 )
 from marginals.numerics.regression import conditional_of_rows
 from marginals.runtime.backend import QUERY, Backend
+from marginals.runtime.query_batches import map_batches
 from marginals.tensors.couplings import Couplings
 
 # With more columns, a matrix of columns by columns per component costs more than the factors.
@@ -140,25 +142,30 @@ class CoupledDensity(LeafDensity):
         """Return the log value of each row, (B,), of which lattice cells are points."""
         return logsumexp(self._values(evidence, backend).total() + self.couplings.log_weights())
 
+    def _total_and_ranges(self, known: Evidence) -> Tensor:
+        """Return the components' log weights given evidence, and those of its ranges, (B, K, 2)."""
+        values = self._values(known)
+        return torch.stack([values.total() + self.couplings.log_weights(), values.ranges], -1)
+
     def _contract_given(
         self, asked: Evidence, known: Evidence, place: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Return what `contract_given` does, for evidence in which lattice cells are points."""
         size = self.rows_at_once()
-        values = [self._values(part) for part in known.batches(self.rows_at_once(known))]
-        total = torch.cat([part.total() for part in values]) + self.couplings.log_weights()
-        weights, log_given = log_shares(total)  # (U, K)
-        ranges = torch.cat([part.ranges for part in values])
+        both = in_batches(self._total_and_ranges, known, self.rows_at_once(known))  # (U, K, 2)
+        weights, log_given = log_shares(both[..., 0])  # (U, K)
+        ranges = both[..., 1]
         if place is None:
             asked = asked.expand(len(known))
             place = torch.arange(len(known), device=weights.device)
-        parts = [
-            logsumexp(
-                self._log_given(part, known.rows(rows), weights[rows], ranges[rows]) + weights[rows]
-            )
-            for part, rows in zip(asked.batches(size), place.split(size), strict=True)
-        ]
-        return torch.cat(parts), log_given
+
+        def answer(pair: tuple[Evidence, Tensor]) -> Tensor:
+            part, rows = pair
+            own = self._log_given(part, known.rows(rows), weights[rows], ranges[rows])
+            return logsumexp(own + weights[rows])
+
+        pairs = zip(asked.batches(size), place.split(size), strict=True)
+        return torch.cat(map_batches(answer, pairs, place.device)), log_given
 
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
         """Return p(x_j | the evidence on the other columns) for columns j, all by default."""

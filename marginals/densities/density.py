@@ -1,9 +1,9 @@
 """The abstract density: every query, written once in terms of the log value of evidence."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,14 +11,20 @@ from torch import Tensor, nn
 from marginals.cells.evidence import Evidence, as_evidence
 from marginals.densities.univariates import Univariates
 from marginals.runtime.backend import QUERY, Backend
-from marginals.runtime.memory import floats_at_once
+from marginals.runtime.memory import floats_at_once, kept_memory
+from marginals.runtime.query_batches import map_batches
+from marginals.runtime.threads import answering
 
 if TYPE_CHECKING:
     from marginals.densities.torch_distribution import DensityDistribution
     from marginals.densities.view import View
 
+Answer = TypeVar("Answer")
+
 # Floats that a batch of rows may hold at a time on a CPU.
 _CPU_FLOATS = 1 << 23
+# With fewer rows the fixed cost of a batch is noticeable: they may hold four times as many floats.
+_FEW_ROWS = 2048
 # With fewer requested rows, looking for repeated rows of evidence does not pay.
 _SHARED_ROWS = 8
 
@@ -78,9 +84,11 @@ class Density(nn.Module, ABC):
 
     def log_value(self, evidence: Any) -> Tensor:
         """Return the log density of the exact cells and probability of the others, (B,)."""
-        known, impossible = self.checked(evidence).without_impossible()
-        # A column that is missing in all rows is left out: the same sums, to the bit.
-        value = self.contract_all(known.observed())
+        cells = self.checked(evidence)
+        with answering():
+            known, impossible = cells.without_impossible()
+            # A column that is missing in all rows is left out: the same sums, to the bit.
+            value = self.contract_all(known.observed())
         return value if impossible is None else value.masked_fill(impossible, -torch.inf)
 
     def log_conditional(self, requested: Any, given: Any = None) -> Tensor:
@@ -92,10 +100,11 @@ class Density(nn.Module, ABC):
         asked.check_joins(known)
         if not known.columns:
             return self.log_value(asked if len(known) == 1 else asked.join(known))
-        asked, impossible = asked.without_impossible()
-        rows, place = self._shared(asked, known)
-        value, log_given = self.contract_given(asked, rows, place)
-        refuse_impossible(log_given, place)
+        with answering():
+            asked, impossible = asked.without_impossible()
+            rows, place = self._shared(asked, known)
+            value, log_given = self.contract_given(asked, rows, place)
+            refuse_impossible(log_given, place)
         return value if impossible is None else value.masked_fill(impossible, -torch.inf)
 
     def logpdf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
@@ -170,11 +179,13 @@ class Density(nn.Module, ABC):
         level = u if isinstance(u, Tensor) else torch.as_tensor(u, dtype=torch.float64)
         levels = level.to(known.lower.device)
         levels = levels.to(torch.promote_types(levels.dtype, known.lower.dtype))
-        size = max(1, self.rows_at_once(known) // max(1, levels.numel()))
-        parts = []
-        for part in self.univariate_batches(known, [column], size):
+
+        def quantiles(part: Univariates) -> Tensor:
             grid = levels.reshape(-1, 1, 1).expand(-1, len(part.log_evidence), 1)
-            parts.append(part.ppf(grid)[..., 0].T)  # (B, Q)
+            return part.ppf(grid)[..., 0].T  # (B, Q)
+
+        size = max(1, self.rows_at_once(known) // max(1, levels.numel()))
+        parts = self.map_univariates(quantiles, known, [column], size)
         shape = levels.shape if len(known) == 1 else (len(known), *levels.shape)
         return torch.cat(parts).reshape(shape)
 
@@ -185,8 +196,9 @@ class Density(nn.Module, ABC):
         if draws < 0:
             raise ValueError(f"Expected `draws` to be at least 0; got {draws}.")
         known = self.checked(given)
-        self.check_possible(known)
-        out = self.sample_rows(known, draws, generator)
+        with answering():
+            self.check_possible(known)
+            out = self.sample_rows(known, draws, generator)
         return out[0] if len(known) == 1 else out
 
     # Views ------------------------------------------------------------------------------------
@@ -263,22 +275,33 @@ class Density(nn.Module, ABC):
 
         Without evidence, or for evidence without ranges, it is what their contraction takes.
         """
-        parameter = next(self.parameters(), None)
-        device = torch.device("cpu") if parameter is None else parameter.device
-        return max(1, floats_at_once(device, _CPU_FLOATS) // max(1, self.row_cost(given)))
+        device, cost = self._device(), max(1, self.row_cost(given))
+        few = min(_FEW_ROWS * cost, 4 * _CPU_FLOATS)
+        return max(1, floats_at_once(device, max(few, _CPU_FLOATS)) // cost)
 
-    def univariate_batches(
-        self, given: Evidence, columns: Sequence[int], size: int | None = None
-    ) -> Iterator[Univariates]:
-        """Yield `univariates` for batches of checked rows; refuse evidence of probability zero.
+    def map_univariates(
+        self,
+        function: Callable[[Univariates], Answer],
+        given: Evidence,
+        columns: Sequence[int],
+        size: int | None = None,
+    ) -> list[Answer]:
+        """Apply a function to `univariates` of batches; refuse evidence of probability zero.
 
-        The columns are not among those given.
+        Args:
+            function: of the univariates of a batch; without gradients it may run in any thread.
+            given: checked rows about other columns.
+            columns: the columns of the univariates.
+            size: the most rows of a batch; None for `rows_at_once`.
         """
-        size = self.rows_at_once(given) if size is None else size
-        for start, part in enumerate(given.batches(size)):
-            found = self.univariates(part, columns)
-            refuse_impossible(found.log_evidence[:, 0], first=start * size)
-            yield found
+        rows = self.rows_at_once(given) if size is None else size
+
+        def answer(numbered: tuple[int, Evidence]) -> Answer:
+            found = self.univariates(numbered[1], columns)
+            refuse_impossible(found.log_evidence[:, 0], first=numbered[0] * rows)
+            return function(found)
+
+        return map_batches(answer, enumerate(given.batches(rows)), self._device())
 
     def contract_all(self, evidence: Evidence) -> Tensor:
         """Return the log value of each row of checked evidence, (B,), in batches."""
@@ -304,6 +327,10 @@ class Density(nn.Module, ABC):
         if place is None:
             return self.log_value(requested.join(given)) - log_given, log_given
         return self.log_value(requested.join(given.rows(place))) - log_given[place], log_given
+
+    def _device(self) -> torch.device:
+        parameter = next(self.parameters(), None)
+        return torch.device("cpu") if parameter is None else parameter.device
 
     def _shared(self, requested: Evidence, given: Evidence) -> tuple[Evidence, Tensor | None]:
         """Return the distinct rows of evidence and their places, if they are few."""
@@ -333,10 +360,12 @@ def refuse_impossible(log_given: Tensor, place: Tensor | None = None, first: int
 
 
 def in_batches(function: Callable[[Evidence], Tensor], evidence: Evidence, size: int) -> Tensor:
-    """Apply a function of evidence to batches of its rows, and join the results."""
-    if len(evidence) <= size:
-        return function(evidence)
-    return torch.cat([function(part) for part in evidence.batches(size)])
+    """Apply a function of evidence to batches of at most `size` rows, and join the results."""
+    device = evidence.lower.device
+    # Contractions free and take large blocks; sampling does not, and gains nothing from it.
+    with kept_memory(device.type == "cpu" and len(evidence) > size):
+        found = map_batches(function, evidence.batches(size), device)
+    return found[0] if len(found) == 1 else torch.cat(found)
 
 
 def _check_categories(known: Evidence, categories: Sequence[int | None]) -> None:

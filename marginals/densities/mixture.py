@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from marginals.cells.evidence import Evidence
-from marginals.densities.density import Density
+from marginals.densities.density import Density, in_batches
 from marginals.densities.univariates import UnivariateMixture
 from marginals.densities.view import View
 from marginals.numerics import draw_many, log_shares, logsumexp
@@ -111,8 +111,7 @@ class Mixture(Density):
     ) -> Tensor:
         """Draw `draws` complete rows for each row of checked, possible evidence, (B, S, D)."""
         with torch.no_grad():
-            size = self.rows_at_once()
-            joint = torch.cat([self._log_joint(part) for part in given.batches(size)])
+            joint = in_batches(self._log_joint, given, self.rows_at_once())
             chosen = draw_many(joint, draws, generator)  # (B, S)
             parts, places = [], []
             for index, member in enumerate(self.densities):

@@ -10,9 +10,10 @@ from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density, in_batches
 from marginals.densities.univariates import LeafMixtures
 from marginals.leaves import Leaves
-from marginals.numerics import index_of, log_shares, logsumexp, select
+from marginals.numerics import index_of, log_shares, logsumexp, select, spawn
 from marginals.runtime.backend import QUERY, Backend
 from marginals.runtime.memory import floats_at_once
+from marginals.runtime.query_batches import map_batches
 from marginals.tensors import ComponentTensor
 from marginals.tensors.component_tensor import LeafValues
 
@@ -102,14 +103,18 @@ class TensorDensity(LeafDensity):
             answer, log_given, held = condition(asked.columns, known)
             size = self._rows_of(held)
             parts = zip(asked.batches(size), place.split(size), strict=True)
-            return torch.cat([answer(part, rows) for part, rows in parts]), log_given
+            found = map_batches(lambda part: answer(*part), parts, place.device)
+            return torch.cat(found), log_given
         asked = asked.expand(len(known))
+
+        def of_pair(pair: tuple[Evidence, Evidence]) -> tuple[Tensor, Tensor]:
+            answer, log_given, _ = condition(pair[0].columns, pair[1])
+            return answer(pair[0], None), log_given
+
         size = self._rows_of(len(asked.columns) + len(known.columns))
-        found = []
-        for part, own in zip(asked.batches(size), known.batches(size), strict=True):
-            answer, log_given, _ = condition(part.columns, own)
-            found.append((answer(part, None), log_given))
-        values, totals = zip(*found, strict=True)
+        pairs = zip(asked.batches(size), known.batches(size), strict=True)
+        answers = map_batches(of_pair, pairs, known.lower.device)
+        values, totals = zip(*answers, strict=True)
         return torch.cat(values), torch.cat(totals)
 
     def _condition_one(self, columns: Sequence[int], known: Evidence) -> tuple[Answer, Tensor, int]:
@@ -203,11 +208,15 @@ class TensorDensity(LeafDensity):
         components = self.tensor.sample(values, draws, generator)  # (D, B, S)
         cells = given.select(values.columns)
         # The draws for a single row are not yet in batches.
-        size = self._draws_at_once() if len(given) == 1 else max(1, draws)
-        parts = [
-            self.leaves.sample(part.flatten(1), cells.repeat(part.shape[2]), generator)
-            for part in components.split(size, 2)
-        ]
+        device = components.device
+        most = draws_per_batch(device, self._leaf_cost())
+        batches = components.split(most if len(given) == 1 else max(1, draws), 2)
+        own = spawn(generator, len(batches), device)
+
+        def leaves(job: tuple[Tensor, torch.Generator | None]) -> Tensor:
+            return self.leaves.sample(job[0].flatten(1), cells.repeat(job[0].shape[2]), job[1])
+
+        parts = map_batches(leaves, zip(batches, own, strict=True), device)
         drawn = parts[0] if len(parts) == 1 else torch.cat(parts, 1)  # (D, B S)
         back = sorted(range(self.columns), key=values.columns.__getitem__)
         return select(drawn, back).T.reshape(len(given), draws, self.columns)
@@ -215,10 +224,6 @@ class TensorDensity(LeafDensity):
     def _rows_of(self, columns: int) -> int:
         """Return how many rows with this number of columns are contracted at a time."""
         return self.rows_at_once() * self.columns // min(max(1, columns), self.columns)
-
-    def _draws_at_once(self) -> int:
-        device = next(self.parameters()).device
-        return max(1, floats_at_once(device, _CPU_FLOATS) // self._leaf_cost())
 
     def draw_cost(self) -> int:
         """Return the number of floats that one draw for one row holds at a time."""
@@ -250,10 +255,24 @@ def _steady(values: LeafValues) -> LeafValues:
 def sample_in_batches(
     sample: Any, given: Evidence, draws: int, cost: int, generator: torch.Generator | None
 ) -> Tensor:
-    """Draw for batches of rows, and for one row in batches of draws, (B, S, D)."""
-    most = max(1, floats_at_once(given.lower.device, _CPU_FLOATS) // cost)
+    """Draw for batches of rows, and for one row in batches of draws, (B, S, D).
+
+    The batches depend on the draws alone, not on the number of threads.
+    """
+    device = given.lower.device
+    most = draws_per_batch(device, cost)
     if len(given) == 1:
         sizes = [most] * (draws // most) + ([draws % most] if draws % most or not draws else [])
-        return torch.cat([sample(given, size, generator) for size in sizes], dim=1)
-    rows = max(1, most // max(1, draws))
-    return torch.cat([sample(part, draws, generator) for part in given.batches(rows)])
+        batches = [(given, size) for size in sizes]
+    else:
+        rows = max(1, most // max(1, draws))
+        batches = [(part, draws) for part in given.batches(rows)]
+    own = spawn(generator, len(batches), device)
+    jobs = zip(batches, own, strict=True)
+    found = map_batches(lambda job: sample(*job[0], job[1]), jobs, device)
+    return torch.cat(found, dim=1 if len(given) == 1 else 0)
+
+
+def draws_per_batch(device: torch.device, cost: int) -> int:
+    """Return how many draws that hold `cost` floats each go into a batch."""
+    return max(1, floats_at_once(device, _CPU_FLOATS) // cost)

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -19,6 +18,7 @@ from marginals.columns.table_coercion import input_frame
 from marginals.densities import Density, build
 from marginals.io.model_files import save
 from marginals.queries import TableDensity, TableView
+from marginals.queries.named_rows import seed_of
 from marginals.selection.recipes import single_recipe
 from marginals.selection.search import Found, search
 from marginals.structure import Tree
@@ -170,7 +170,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         """
         frame = input_frame(X)
         top = None if upper is None else input_frame(upper)
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        seed = seed_of(self.random_state)
         schema = infer(
             frame, self.columns, upper=top, guess=self.guess, unknown=self.handle_unknown
         )
@@ -313,10 +313,10 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         return {key: part for key, part in super().__getstate__().items() if key != "_training"}
 
 
-def restore(density: Density, extra: Mapping[str, Any]) -> MDMA:
+def restore(density: Density, schema: Schema, extra: Mapping[str, Any]) -> MDMA:
     """Rebuild an estimator from the content that `MDMA.save` wrote."""
     model = MDMA(**extra["params"])
-    model.module_, model.schema_ = density, Schema.from_dict(extra["schema"])
+    model.module_, model.schema_ = density, schema
     if extra["declared"]:
         model.columns = {name: model.schema_[name].kind for name in extra["declared"]}
     if extra["tree"] is not None:

@@ -1,7 +1,7 @@
 """Pure functions: stable sums in log space, normals, monotone inversion, draws, indices."""
 
 from marginals.numerics import factors
-from marginals.numerics.draws import draw, draw_many, draw_rows
+from marginals.numerics.draws import draw, draw_many, draw_rows, spawn
 from marginals.numerics.indices import index_of, select, table_of
 from marginals.numerics.inversion import invert_monotone, narrow_bracket
 from marginals.numerics.logspace import (
@@ -50,6 +50,7 @@ __all__ = [
     "normal_quantile",
     "raw_weights",
     "select",
+    "spawn",
     "sum_of_others",
     "table_of",
     "x_minus_tanh",

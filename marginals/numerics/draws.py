@@ -1,4 +1,4 @@
-"""Drawing indices from categorical distributions given by log weights."""
+"""Drawing indices from categorical distributions given by log weights; generators for batches."""
 
 import torch
 from torch import Tensor
@@ -48,6 +48,23 @@ def draw_many(log_weights: Tensor, draws: int, generator: torch.Generator | None
     u = _uniform(torch.Size((len(log_weights), draws)), log_weights.device, generator)
     level = _below(u * cumulative[:, -1:], cumulative[:, -1:])
     return torch.searchsorted(cumulative, level, right=True)
+
+
+def spawn(
+    generator: torch.Generator | None, count: int, device: torch.device
+) -> list[torch.Generator | None]:
+    """Return a generator for each of several batches, so that their draws may run in any order.
+
+    A single batch, and batches on a GPU, which run in order, use the one given.
+
+    >>> one, two = spawn(torch.Generator().manual_seed(0), 2, torch.device("cpu"))
+    >>> torch.equal(torch.rand(3, generator=one), torch.rand(3, generator=two))
+    False
+    """
+    if count == 1 or device.type != "cpu":
+        return [generator] * count
+    seeds = torch.randint(torch.iinfo(torch.int64).max, (count,), generator=generator).tolist()
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
 
 
 def _cumulative(log_weights: Tensor) -> Tensor:

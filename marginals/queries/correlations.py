@@ -177,8 +177,7 @@ def _means(density: Density, rows: Evidence, margins: dict[int, _Margin]) -> Ten
         ]
         return torch.stack(away).clamp(-_FARTHEST, _FARTHEST).to(x)
 
-    found = []
-    for part in density.univariate_batches(rows, list(margins)):
+    def means_of(part: Univariates) -> Tensor:
         means = torch.empty(len(part.log_evidence), len(margins), dtype=torch.float64)
         index = torch.arange(len(means), device=rows.lower.device)
         smooth = [k for k, m in enumerate(margins.values()) if m.masses is None]
@@ -187,7 +186,9 @@ def _means(density: Density, rows: Evidence, margins: dict[int, _Margin]) -> Ten
                 means[:, k] = _mean_of_values(part.take(k, index), margin)
         if smooth:
             means[:, smooth] = part.expect(standardised)[:, smooth].double().cpu()
-        found.append(means)
+        return means
+
+    found = density.map_univariates(means_of, rows, list(margins))
     return torch.cat(found)
 
 

@@ -29,6 +29,7 @@ from marginals.queries.moments import check_finite, moments
 from marginals.queries.named_rows import NamedModel, seed_of
 from marginals.queries.positions import seeded
 from marginals.queries.requests import as_objects, like
+from marginals.runtime.threads import answering
 
 Method = Literal["mean", "median", "mode"]
 
@@ -188,7 +189,7 @@ class Imputation:
             held = [i for i in self.places if gaps[:, i].any()]
             if held:
                 asked = [self.evidence.columns[i] for i in held]
-                with torch.no_grad():
+                with torch.no_grad(), answering():
                     every = self.density.univariates(part, asked)
                     for at, place in enumerate(held):
                         rows = np.flatnonzero(gaps[:, place])

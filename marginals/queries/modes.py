@@ -43,10 +43,12 @@ class Modes(NamedModel):
         described = schema.columns[position]
         density, known = requests.conditioned(density, schema, given, [position])
         known = density.checked(known)
-        size = max(1, density.rows_at_once() // len(_LEVELS))
+        size = max(1, density.rows_at_once(known) // len(_LEVELS))
         with torch.no_grad():
-            batches = density.univariate_batches(known, [position], size)
-            points = torch.cat([modes(part, described) for part in batches])
+            found = density.map_univariates(
+                lambda part: modes(part, described), known, [position], size
+            )
+        points = torch.cat(found)
         values = decode_column(schema, described.name, points)
         return values[0] if requests.is_single(given) else values
 

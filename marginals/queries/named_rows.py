@@ -1,11 +1,11 @@
 """The door of the queries: tables under models, where column names become positions."""
 
 from abc import ABC, abstractmethod
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import check_random_state
 
 from marginals.cells import Evidence
 from marginals.columns import Schema, decode, encode
@@ -18,9 +18,23 @@ def places(schema: Schema, columns: Any) -> tuple[int, ...]:
     return () if columns is None else schema.positions(columns)
 
 
+def random_of(random_state: Any) -> np.random.RandomState:
+    """Return NumPy's generator for scikit-learn's `random_state`: an integer, a generator or None.
+
+    >>> random_of(0).randint(100) == random_of(np.random.RandomState(0)).randint(100)
+    True
+    """
+    if isinstance(random_state, Integral):  # importing scikit-learn takes longer than most queries
+        return np.random.RandomState(int(random_state))
+    from sklearn.utils import check_random_state
+
+    random: np.random.RandomState = check_random_state(random_state)
+    return random
+
+
 def seed_of(random_state: Any) -> int:
     """Return a seed drawn from scikit-learn's `random_state`."""
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    return int(random_of(random_state).randint(np.iinfo(np.int32).max))
 
 
 class NamedRows(ABC):

@@ -10,7 +10,7 @@ from marginals.cells import Evidence
 from marginals.columns import Column, decode_column
 from marginals.columns.axis import quiet
 from marginals.columns.lattice_axis import LatticeAxis
-from marginals.densities import Density
+from marginals.densities import Density, Univariates
 from marginals.queries import requests
 from marginals.queries.named_rows import NamedModel
 from marginals.queries.value_masses import MOST_VALUES, value_masses
@@ -51,10 +51,12 @@ class Probabilities(NamedModel):
 @torch.no_grad()
 def log_probabilities(density: Density, known: Evidence, position: int, count: int) -> Tensor:
     """Return log P(code | row) of each code of a categorical column, (B, C), in one pass."""
-    parts = []
-    for one in density.univariate_batches(density.checked(known), [position]):
-        codes = torch.arange(count).to(one.log_evidence)
-        parts.append(one.logpdf(codes[:, None, None])[..., 0].T.double().cpu())  # (B, C)
+
+    def of_codes(part: Univariates) -> Tensor:
+        codes = torch.arange(count).to(part.log_evidence)
+        return part.logpdf(codes[:, None, None])[..., 0].T.double().cpu()  # (B, C)
+
+    parts = density.map_univariates(of_codes, density.checked(known), [position])
     # The shares sum to one only up to rounding in the model's dtype: normalise in float64.
     return torch.cat(parts).log_softmax(1)
 
@@ -70,8 +72,8 @@ def _lattice(
             "Expected a categorical, integer or rounded column; got continuous column "
             f"{column.name!r}. Ask for `prob` of intervals, or `pdf`."
         )
-    found = []
-    for part in density.univariate_batches(density.checked(known), [position]):
+
+    def of_values(part: Univariates) -> pd.DataFrame:
         masses = value_masses(part, line, precise=True)
         if masses is None:
             raise ValueError(
@@ -80,7 +82,9 @@ def _lattice(
             )
         with quiet():
             points = line.point(masses[0])  # the same for equal values of other batches
-        found.append(pd.DataFrame(masses[1].exp().T.numpy(), columns=points))
+        return pd.DataFrame(masses[1].exp().T.numpy(), columns=points)
+
+    found = density.map_univariates(of_values, density.checked(known), [position])
     table = pd.concat(found).fillna(0.0).sort_index(axis=1)
     table = table.loc[:, (table > 0).any()]
     shares = table.to_numpy(copy=True) / table.sum(axis=1).to_numpy()[:, None]

@@ -14,6 +14,7 @@ from marginals.densities import Density, Univariates
 from marginals.densities.univariate_cells import log_tails
 from marginals.queries.modes import most_likely
 from marginals.queries.requests import as_objects
+from marginals.runtime.threads import answering
 
 _FIELDS = ["row", "column", "value", "expected", "lower", "upper", "tail"]
 
@@ -26,7 +27,7 @@ def normal_ranges(density: Density, schema: Schema, x: Any, level: float) -> pd.
     evidence = density.checked(encode(schema, x).evidence)
     frame = as_frame(x, [schema.names[c] for c in evidence.columns])
     found, start = [], 0
-    with torch.no_grad():
+    with torch.no_grad(), answering():
         for part in evidence.batches(density.rows_at_once(evidence)):
             observed = ~part.missing()
             every = density.univariates(part, part.columns)

@@ -1,6 +1,6 @@
 """How often a row is as extreme as a given one, with the same cells missing."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -8,15 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-from sklearn.utils import check_random_state
+from torch import Tensor
 
 from marginals.cells.evidence import Evidence
 from marginals.columns import Schema, encode
-from marginals.densities.density import Density
+from marginals.densities.density import Density, in_batches
 from marginals.densities.mixture import Mixture
 from marginals.densities.univariate_cells import log_cells, log_tails
+from marginals.densities.univariates import Univariates
 from marginals.queries.imputation import Imputation
-from marginals.queries.named_rows import seed_of
+from marginals.queries.named_rows import random_of, seed_of
 from marginals.queries.positions import seeded
 from marginals.queries.shrinkage import LinearPrior, fit_prior
 
@@ -60,7 +61,7 @@ def row_tails(
         samples: the most rows to compare with.
         random_state: seed for the choice of rows and for the draws.
     """
-    random = check_random_state(random_state)
+    random = random_of(random_state)
     rows = table.iloc[random.permutation(len(table))[:samples]]
     generator = seeded(density, seed_of(random))
     (filled,) = Imputation(density, schema, rows).drawn(1, generator)
@@ -224,14 +225,16 @@ class RowTails:
         with torch.no_grad():
             for member, share in self._members:
                 alone = member.univariates(nothing, rows.columns)
-                parts = [
-                    torch.stack(
-                        [log_cells(alone, part), log_tails(alone, part, member.categories)], -1
-                    )
-                    for part in rows.batches(member.rows_at_once())
-                ]
-                total -= share * torch.cat(parts).double().cpu().numpy()
+                found = in_batches(_both(alone, member.categories), rows, member.rows_at_once())
+                total -= share * found.double().cpu().numpy()
         return total
+
+
+def _both(alone: Univariates, categories: Sequence[int | None]) -> Callable[[Evidence], Tensor]:
+    """Return the log density and log tail of cells as a function of their rows, (B, n, 2)."""
+    return lambda part: torch.stack(
+        [log_cells(alone, part), log_tails(alone, part, categories)], -1
+    )
 
 
 def log_tail(at: Floats, drawn: Floats) -> Floats:

@@ -10,6 +10,7 @@ from marginals.cells import Evidence
 from marginals.columns import Schema, decode, encode
 from marginals.columns.table_coercion import as_frame
 from marginals.densities import Density
+from marginals.densities.density import in_batches
 from marginals.densities.univariate_cells import log_cells
 from marginals.queries.named_rows import NamedModel
 from marginals.queries.positions import draws_of
@@ -49,11 +50,12 @@ def surprise(density: Density, schema: Schema, x: Any, centred: bool = False) ->
 def _surprise(density: Density, schema: Schema, evidence: Evidence, frame: pd.DataFrame) -> Tensor:
     """Return the surprise of cells in the columns' units, (B, n)."""
     with torch.no_grad():
-        parts = [
-            log_cells(density.univariates(part, part.columns), part)
-            for part in evidence.batches(density.rows_at_once(evidence))
-        ]
-    value = torch.cat(parts).double().cpu()  # (B, n)
+        parts = in_batches(
+            lambda part: log_cells(density.univariates(part, part.columns), part),
+            evidence,
+            density.rows_at_once(evidence),
+        )
+    value = parts.double().cpu()  # (B, n)
     for place, name in enumerate(frame.columns):
         value[:, place] += encode(schema, frame[[name]]).log_jacobian
     value[evidence.missing().cpu()] = torch.nan

@@ -6,7 +6,6 @@ from typing import Any, final
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.utils import check_random_state
 from torch import Tensor
 
 from marginals import language
@@ -23,6 +22,8 @@ from marginals.queries.information import Entropy, Information
 from marginals.queries.margins import Margins
 from marginals.queries.modes import Modes
 from marginals.queries.moments import check_finite, moments
+from marginals.queries.named_rows import seed_of
+from marginals.queries.positions import seeded
 from marginals.queries.probabilities import Probabilities
 from marginals.queries.surprise import Surprises
 
@@ -176,10 +177,8 @@ class TableDensity(
             raise ValueError(f"Expected `n` to be a whole number, 0 or more; got {n!r}.")
         density, schema = self._parts()
         density, known = requests.conditioned(density, schema, given)
-        known = density.checked(known)
         with torch.no_grad():
-            density.check_possible(known)
-            rows = density.sample_rows(known, int(n), _generator(random_state, density))
+            rows = density.sample(int(n), known, seeded(density, seed_of(random_state)))
         frame = requests.with_given(decode(schema, rows.reshape(-1, len(schema))), schema, given)
         if isinstance(given, pd.DataFrame):
             frame.index = given.index.repeat(n)
@@ -240,9 +239,9 @@ class TableDensity(
         density, known = requests.conditioned(density, schema, given, [position])
         known = density.checked(known)
         with torch.no_grad():
-            parts = [
-                moments(part, described) for part in density.univariate_batches(known, [position])
-            ]
+            parts = density.map_univariates(
+                lambda part: moments(part, described), known, [position]
+            )
         mean, std = (torch.cat(side) for side in zip(*parts, strict=True))
         return described, mean, std
 
@@ -256,6 +255,10 @@ class TableView(TableDensity):
 
     def __repr__(self) -> str:
         return f"TableView({', '.join(map(str, self.schema_.names))})"
+
+    def reading(self, unknown: str) -> "TableView":
+        """Return the view that reads categories not seen in training as "error" or "missing"."""
+        return TableView(self.module_, self.schema_.reading(unknown), self._fitted_kind)
 
     def score_samples(self, x: Any) -> Any:
         """Return the log density of each row; missing cells are marginalised."""
@@ -277,12 +280,6 @@ def _exp(log: Any) -> Any:
 def _item(values: Any) -> Any:
     value = values[0]
     return value.item() if isinstance(value, np.floating) else value
-
-
-def _generator(random_state: Any, density: Density) -> torch.Generator:
-    device = next(density.parameters()).device
-    seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
-    return torch.Generator(device).manual_seed(int(seed))
 
 
 def _log_values(density: Density, boxes: Encoded) -> Tensor:

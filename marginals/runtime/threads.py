@@ -1,5 +1,6 @@
-"""How many threads a fit uses, and settings that concurrent fits in one process share."""
+"""How many threads a fit or a query uses, and settings that fits in one process share."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -34,6 +35,11 @@ class SharedSetting:
         self._lock = threading.Lock()
         self._users = 0
         self._undo: Callable[[], object] = lambda: None
+        if hasattr(os, "register_at_fork"):  # a thread that the child lacks may hold the lock
+            os.register_at_fork(after_in_child=self._renew_lock)
+
+    def _renew_lock(self) -> None:
+        self._lock = threading.Lock()
 
     @contextmanager
     def on(self) -> Iterator[None]:
@@ -51,23 +57,85 @@ class SharedSetting:
                     self._undo()
 
 
-def _use_one_thread() -> Callable[[], None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    return lambda: torch.set_num_threads(before)
-
-
-_ONE_THREAD = SharedSetting(_use_one_thread)
 _ONE_BLAS_THREAD = SharedSetting(
     lambda: threadpool_limits(1, user_api="blas").restore_original_limits
 )
 
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Run the torch operations of the calling thread on one thread inside a `with` block.
+
+    torch's number of threads belongs to the thread that sets it, so calls in several threads do not
+    disturb each other. It is also the default of threads that use torch for the first time
+    meanwhile: these keep to one thread.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def threads_for(floats: int) -> AbstractContextManager[None]:
     """Use one torch thread for training steps on few floats, else torch's default number."""
-    return nullcontext() if floats >= _WORTH_THREADS else _ONE_THREAD.on()
+    return nullcontext() if floats >= _WORTH_THREADS else _one_thread()
 
 
 def blas_threads_for(floats: int) -> AbstractContextManager[None]:
     """Use one thread in NumPy's and SciPy's linear algebra for few floats, else their default."""
     return nullcontext() if floats >= _WORTH_BLAS_THREADS else _ONE_BLAS_THREAD.on()
+
+
+# Queries ------------------------------------------------------------------------------------------
+
+
+# torch's own number of threads, for each thread that answers a query.
+_THREADS_OF: dict[int, int] = {}
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Run the operations of a query on one thread; only `map_batches` uses several.
+
+    If torch's threads share an operation, they wait for each other at its end. For small operations
+    that takes longer than the work, and beside other busy processes many times as long. With
+    gradients nothing changes, because the backward pass runs on torch's threads.
+
+    >>> with torch.no_grad(), answering():
+    ...     torch.get_num_threads()
+    1
+    """
+    caller = threading.get_ident()
+    if torch.is_grad_enabled() or caller in _THREADS_OF or torch.get_num_threads() == 1:
+        yield
+        return
+    _THREADS_OF[caller] = torch.get_num_threads()
+    try:
+        with _one_thread():
+            yield
+    finally:
+        del _THREADS_OF[caller]
+
+
+def own_threads() -> int:
+    """Return torch's number of threads, as it is outside of a query."""
+    return _THREADS_OF.get(threading.get_ident(), torch.get_num_threads())
+
+
+# Forks --------------------------------------------------------------------------------------------
+
+
+def _after_fork() -> None:
+    """Keep a forked process from waiting for threads that only its parent has.
+
+    OpenMP's threads do not survive a fork, but its records of them do: an operation on several
+    threads would wait for them forever.
+    """
+    _THREADS_OF.clear()
+    torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

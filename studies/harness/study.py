@@ -127,7 +127,8 @@ MODULES = {
     **{"likelihood": "likelihood", "starts": "likelihood", "members": "likelihood"},
     **{"information-tasks": "information", "independence": "independence"},
     **{"causal-speed": "causal", "anomalies": "anomalies", "imputation": "imputation"},
-    **{"prediction": "prediction", "synthesis": "synthesis", "speed": "speed", "files": "files"},
+    **{"prediction": "prediction", "synthesis": "synthesis", "speed": "speed"},
+    **{"files": "files", "latency": "latency"},
 }
 
 

@@ -56,10 +56,16 @@ def test_help_and_version_load_nothing_heavy() -> None:
     assert python(LOADED, " ".join(HEAVY), *lines).split() == []
 
 
-def test_a_query_loads_no_more_than_it_needs(folder: Any) -> None:
-    wanted = "matplotlib causallearn networkx sklearn.mixture sklearn.ensemble torch._dynamo"
-    line = f"query {folder}/model.mdma E[income|age=40]"
-    assert python(LOADED, wanted, line).split() == []
+@pytest.mark.parametrize(
+    ("command", "rest"),
+    [("query", "E[income|age=40]"), ("sample", "3 --seed 1"), ("score", "data.csv")],
+)
+def test_queries_load_no_more_than_they_need(
+    folder: Any, monkeypatch: pytest.MonkeyPatch, command: str, rest: str
+) -> None:
+    monkeypatch.chdir(folder)
+    spared = "sklearn scipy matplotlib causallearn networkx torch._dynamo torch._inductor"
+    assert python(LOADED, spared, f"{command} model.mdma {rest}").split() == []
 
 
 def test_usage(run: Run) -> None:

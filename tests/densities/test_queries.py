@@ -269,6 +269,7 @@ def test_batches_do_not_change_conditionals(monkeypatch: pytest.MonkeyPatch) -> 
     x, levels = rows_of(model, 7)[:, [0, 3]], torch.tensor([[0.1], [0.6]])
     density, quantile = model.logpdf(x, [0, 3], given), model.ppf(levels, 0, given)
     monkeypatch.setattr(density_module, "_CPU_FLOATS", 3 * model.row_cost())
+    monkeypatch.setattr(density_module, "_FEW_ROWS", 1)
     assert model.rows_at_once() == 3
     assert_close(model.logpdf(x, [0, 3], given), density, rtol=0, atol=1e-13)
     assert_close(model.ppf(levels, 0, given), quantile, rtol=0, atol=1e-10)

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from marginals import MDMA
+from marginals.densities import density, tensor_density
 from tests.queries.conftest import KINDS, make_frame
 
 THREADS = 4
@@ -35,11 +37,11 @@ def ask(model: MDMA, turn: int) -> list[Any]:
     ]
 
 
-def same(one: Any, other: Any) -> None:
+def same(one: Any, other: Any, rtol: float = 0.0) -> None:
     if isinstance(one, pd.DataFrame):
-        pd.testing.assert_frame_equal(one, other)
+        pd.testing.assert_frame_equal(one, other, check_exact=not rtol, rtol=rtol)
     else:
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)
 
 
 def test_threads_get_the_answers_of_one(model: MDMA) -> None:
@@ -50,6 +52,29 @@ def test_threads_get_the_answers_of_one(model: MDMA) -> None:
     for one, other in zip(alone, together, strict=True):
         for answer, again in zip(one, other, strict=True):
             same(answer, again)
+
+
+def test_batches_in_threads_get_the_answers_of_one(
+    model: MDMA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of threads changes how rows are cut into batches, but no answer and no draw."""
+    for module in (density, tensor_density):
+        monkeypatch.setattr(module, "_CPU_FLOATS", 64 * model.module_.row_cost())
+    found = []
+    for threads in (3, 1):
+        torch.set_num_threads(threads)
+        found.append(
+            [
+                *ask(model, 0),
+                model.mean("x", given=make_frame()[["city"]]),
+                model.ppf([0.2, 0.7], "x", given=make_frame()[["city", "price"]]),
+                model.prob({"x": (90, 110)}, given=make_frame()[["grade"]]),
+                model.surprise(make_frame().iloc[:150]),
+            ]
+        )
+        assert torch.get_num_threads() == threads
+    for answer, again in zip(*found, strict=True):
+        same(answer, again, rtol=1e-5)
 
 
 def test_threads_fit_models_of_their_own() -> None:
