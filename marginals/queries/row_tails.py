@@ -1,6 +1,6 @@
 """How often a row is as extreme as a given one, with the same cells missing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
