@@ -56,6 +56,8 @@ def check(
     A difference is off if it exceeds 3.5 standard errors plus 0.02. Rows that were not fitted give
     the fairest report.
     """
+    from marginals.checking import check as checked
+
     for target, name in ((output, "--output"), (plot, "--plot")):
         if target is not None:
             check_target(target, name)
@@ -63,8 +65,12 @@ def check(
         plotting_module()
     fitted = load_model(model)
     found = _sampled(fitted, data, rows, seed, format)
-    report = fitted.check(
-        renamed(found.frame, fitted.schema_), rows=rows, questions=questions, random_state=seed
+    report = checked(
+        fitted,
+        renamed(found.frame, fitted.schema_),
+        rows=rows,
+        questions=questions,
+        random_state=seed,
     )
     content = {**report.to_dict(), "rows_in_file": found.rows}
     if output is not None:

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import linalg
 
 __all__ = ["SchemaWarning", "find_relations"]
 
@@ -138,6 +137,8 @@ def _null_relation(columns: list[Floats]) -> tuple[int, Floats, float] | None:
     middle, spread = sample.mean(0), sample.std(0)
     if not (spread > 0).all():
         return None
+    from scipy import linalg  # only a fit needs it, and it is slow to import
+
     r, pivots = linalg.qr((sample - middle) / spread, mode="r", pivoting=True, check_finite=False)
     size = np.abs(np.diag(r[: len(columns)]))
     rank = int((size > _SINGULAR * size[0]).sum())

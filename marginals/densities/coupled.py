@@ -9,11 +9,7 @@ from torch import Tensor
 from marginals.cells.evidence import Evidence
 from marginals.densities.coupled_draws import draw_scores, draw_values
 from marginals.densities.coupled_intervals import Tied, log_intervals, tie
-from marginals.densities.coupled_lattices import (
-    Components,
-    CoupledLattices,
-    Settled,
-)
+from marginals.densities.coupled_lattices import Components, CoupledLattices, Settled
 from marginals.densities.coupled_nodes import conditionals_given_ranges, node_cost
 from marginals.densities.coupled_univariates import Interleaved, ScaledMixtures
 from marginals.densities.density import in_batches

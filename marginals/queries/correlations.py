@@ -14,7 +14,6 @@ from typing import Any, final
 import numpy as np
 import pandas as pd
 import torch
-from scipy.interpolate import PchipInterpolator
 from torch import Tensor
 
 from marginals.cells import Evidence
@@ -122,6 +121,8 @@ def _covariance(margin: _Margin, points: Tensor, means: Tensor) -> Tensor:
 
     The atoms are the last of the points, and no part of the curve between the others.
     """
+    from scipy.interpolate import PchipInterpolator  # slow to import
+
     count = len(points) - len(margin.column.atoms)
     places, first = np.unique(points[:count].numpy(), return_index=True)
     curve = PchipInterpolator(places, means.numpy()[first]) if len(places) > 1 else None
