@@ -82,21 +82,10 @@ def first_recipes(
         coupled: Number of columns that copula components can couple.
         effort: Effort of the search.
         gpu: Whether wide models are affordable.
-        mixed: Whether some columns have categories or atoms. EM then finds the start of a tree:
-            categories that determine each other take gradients hundreds of steps.
+        mixed: Whether some columns have categories or atoms, which copulas leave uncoupled.
     """
     if effort == "quick":
         return _quick_recipes(rows, coupled)
-    found = _recipes(rows, coupled, effort, gpu)
-    return [_started_by_em(recipe) for recipe in found] if mixed else found
-
-
-def _started_by_em(recipe: Recipe) -> Recipe:
-    plain = recipe.build["tensor"] == "ht" and recipe.build["leaves"] == "normal"
-    return recipe.building(init="em") if plain else recipe
-
-
-def _recipes(rows: int, coupled: int, effort: Effort, gpu: bool) -> list[Recipe]:
     most = 1000 if gpu else 200
     coarse = 0.05 if rows < 2 * _MANY else 0.01
     fine = 0.003
@@ -116,6 +105,8 @@ def _recipes(rows: int, coupled: int, effort: Effort, gpu: bool) -> list[Recipe]
         recipes = [few, sharp, tree, single, ranked, many, neural]
     elif rows < _MANY:
         recipes = [few, tree, neural, ranked, wide_tree, many]
+    elif mixed and not gpu:
+        recipes = [tree, wide_tree, many, neural, few, ranked]
     else:
         recipes = [many, wide_tree, neural, few, ranked, tree]
     fast = 4 if gpu else 3 if rows < 2000 else 2
