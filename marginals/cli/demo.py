@@ -22,6 +22,7 @@ from sklearn.neighbors import KernelDensity
 
 from marginals.cli.output import rich_table
 from marginals.cli.plot_commands import plotting_module
+from marginals.columns.lattice_axis import LatticeAxis
 from marginals.estimators.mdma import MDMA
 from marginals.estimators.outlier_detector import MDMAOutlierDetector
 
@@ -107,7 +108,8 @@ def load(seed: int) -> Wine:
 def scores(model: MDMA, data: Wine) -> Table:
     """Compare with two densities of scikit-learn, on the measurements, which all can score.
 
-    The mass of an integer is the density averaged over a unit interval, so the units agree.
+    The mass of a value on a grid is the density averaged over a step, times the step: it is divided
+    out, so that the units agree.
     """
     numbers = data.train[MEASURED].astype(float)
     filled_in = numbers.fillna(numbers.median())
@@ -116,7 +118,9 @@ def scores(model: MDMA, data: Wine) -> Table:
     grid = {"n_components": list(range(1, 7)), "reg_covar": [1e-3, 1e-2, 0.03, 0.1, 0.3]}
     mixtures = GridSearchCV(GaussianMixture(n_init=3, random_state=0), grid)
     kernels = GridSearchCV(KernelDensity(), {"bandwidth": np.geomspace(0.1, 1.5, 20)})
-    ours = np.asarray(model.marginal(MEASURED).logpdf(data.test[MEASURED]))
+    axes = [model.schema_[name].axis for name in MEASURED]
+    steps = [axis.step for axis in axes if isinstance(axis, LatticeAxis)]
+    ours = np.asarray(model.marginal(MEASURED).logpdf(data.test[MEASURED])) - np.log(steps).sum()
     rows = [("MDMA", f"{ours.mean():.2f}", "", "the table with gaps")]
     for name, search in (("Gaussian mixture", mixtures), ("KDE", kernels)):
         theirs = _standardised(search, filled_in, test)
