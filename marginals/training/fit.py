@@ -28,6 +28,9 @@ from marginals.training.state import copy_weights, load_weights, new_state, set_
 _MOST_JUDGING = 1 << 16
 # Training rows for the loss before the first step.
 _MOST_AT_FIRST = 1 << 13
+# Distinct cells of a column up to which each is evaluated once per step rather than every row's:
+# about as many as a batch has rows.
+_MOST_DISTINCT = 512
 # Floats per leaf and hidden unit in a model's `row_cost`.
 _FLOATS_PER_UNIT = 8
 # One compiled loop is worth the threads of several single operations.
@@ -84,11 +87,14 @@ class FitRun:
     """One run of `fit`: its data, settings and state."""
 
     def __init__(self, model: Density, train: Rows, held: Rows | None, config: FitConfig) -> None:
-        self.model, self.train, self.config = model, train, config
-        self.judging = sample(train, _MOST_JUDGING, config.seed) if held is None else held
+        self.model, self.config = model, config
         self.per_epoch = max(1, len(train) // config.batch_size)
         self.every = config.evaluate_every or min(400, max(50, self.per_epoch))
         self.noise = make_noise(train.evidence, model.categories, model.atoms, config.noise)
+        still = self.noise.still(train.evidence)
+        self.train = train.with_distinct(_MOST_DISTINCT, still)
+        judging = sample(train, _MOST_JUDGING, config.seed) if held is None else held
+        self.judging = judging.with_distinct(_MOST_DISTINCT, still)
         self.mean_weight = float(train.weight.mean())
         self.state = new_state(model, config)
         self.orders: dict[int, Tensor] = {}
