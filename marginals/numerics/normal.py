@@ -5,6 +5,7 @@ inverses  normal_quantile, normal_of_logit
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,10 @@ from marginals.numerics.logspace import log1mexp
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _SQRT_HALF = math.sqrt(0.5)
-# Nodes in [0, 1] and weights for the mean of cosh(m t) exp(-t^2 / 2) on [0, h]. With h <= 1/2 and
-# |m| h <= 2 the relative error of eight nodes is 1e-18; of three, with both at most 1/4, 1e-9.
-_RULES = {
-    count: ((0.5 + 0.5 * nodes).tolist(), (0.5 * weights).tolist())
-    for count, (nodes, weights) in ((n, np.polynomial.legendre.leggauss(n)) for n in (3, 8))
-}
+# Nodes in [0, 1] and weights for the mean of cosh(m t) exp(-t^2 / 2) on [0, h]: with h <= 1/2 and
+# |m| h <= 2 the relative error of eight nodes is 1e-18.
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+_NODES, _WEIGHTS = (0.5 + 0.5 * _NODES).tolist(), (0.5 * _WEIGHTS).tolist()
 # Below this log probability the quantile starts from its asymptote: exp(-104) is 0 in float32.
 _FAR = -30.0
 # From either start the error is below 1e-3 and each step squares it.
@@ -126,19 +125,25 @@ def _log_interval(low: Tensor, high: Tensor, gap: Tensor) -> Tensor:
     mirrored = low + high > 0
     # Now the upper end is nearer to zero.
     low, high = torch.where(mirrored, -high, low), torch.where(mirrored, -low, high)
+    middle = 0.5 * (low + high)
     full = gap > 0  # false for NaN too: the gap of two equal infinities
     narrow = _is_narrow(low, high, gap)
-    if bool(narrow.all()):
-        return _narrow(0.5 * (low + high), gap)
-    wide = full & ~narrow
-    # Each branch sees harmless numbers where another is chosen.
-    value = _wide(torch.where(wide, low, -1.0), torch.where(wide, high, 1.0))
-    value = torch.where(full, value, -torch.inf)
-    if not bool(narrow.any()):
+    tiny = narrow & (gap <= 0.5) & (gap * middle.abs() <= 0.5)
+    value = torch.full_like(gap, -torch.inf)
+    # Each form runs only where it is needed.
+    value = _put(value, tiny, _tiny, middle, gap)
+    value = _put(value, narrow & ~tiny, _narrow, middle, gap)
+    return _put(value, full & ~narrow, _wide, low, high)
+
+
+def _put(value: Tensor, where: Tensor, form: Callable[..., Tensor], *numbers: Tensor) -> Tensor:
+    """Fill in the places of a mask by a function of numbers."""
+    count = int(where.sum())
+    if count == 0:
         return value
-    # The narrow form costs several nodes, so it runs only where needed.
-    middle = 0.5 * (low[narrow] + high[narrow])
-    return value.index_put(torch.where(narrow), _narrow(middle, gap[narrow]))
+    if count == where.numel():
+        return form(*numbers)
+    return value.masked_scatter(where, form(*(part[where] for part in numbers)))
 
 
 def _wide(low: Tensor, high: Tensor) -> Tensor:
@@ -152,18 +157,29 @@ def _wide(low: Tensor, high: Tensor) -> Tensor:
 
 
 def _narrow(middle: Tensor, gap: Tensor) -> Tensor:
-    nodes, weights = _rule(middle, gap)
+    """Take the mean of cosh(m t) exp(-t^2 / 2) over half of the gap by eight nodes."""
     total = torch.zeros_like(gap)
-    for node, weight in zip(nodes, weights, strict=True):
-        t = gap * (0.5 * node)  # within half of the gap
+    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+        t = gap * (0.5 * node)
         total += weight * torch.cosh(middle * t) * torch.exp(-0.5 * t * t)
     return log_normal_density(middle) + gap.log() + total.log()
 
 
-def _rule(middle: Tensor, gap: Tensor) -> tuple[list[float], list[float]]:
-    """Return nodes in [0, 1] and weights of a rule that is precise for these intervals."""
-    few = gap.dtype == torch.float32 and bool((gap * middle.abs().clamp_min(1.0)).amax() <= 0.5)
-    return _RULES[3 if few else 8]
+def _tiny(middle: Tensor, gap: Tensor) -> Tensor:
+    """Take the same mean by its series in Hermite polynomials He_n, even n up to 10.
+
+    The mean is the sum of He_n(m) h^n / (n + 1)! for h = gap / 2; with h and m h at most 1/4 the
+    terms left out are below 1e-16.
+    """
+    half = 0.5 * gap
+    bend, square = middle * half, half * half
+    last, this, share, factorial = torch.ones_like(gap), bend, torch.zeros_like(gap), 2.0
+    for n in range(1, 6 if gap.dtype == torch.float32 else 10):
+        last, this = this, bend * this - n * square * last  # He_(n+1)(m) h^(n+1)
+        factorial *= n + 2
+        if n % 2:
+            share = share + this / factorial
+    return log_normal_density(middle) + gap.log() + share.log1p()
 
 
 def normal_quantile(log_u: Tensor, log_1mu: Tensor) -> Tensor:
