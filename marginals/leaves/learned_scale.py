@@ -31,6 +31,7 @@ from marginals.numerics.normal import (
     log_normal_interval,
     normal_of_logit,
 )
+from marginals.runtime.derived import Derived
 
 Base = Literal["normal", "logistic"]
 
@@ -76,6 +77,7 @@ class LearnedScale(nn.Module):
         # Until `scale_to` sees data, those of a normal column.
         kinks = torch.special.ndtri(_levels(hidden))[:, None].expand(shape)
         self.register_buffer("kinks", kinks.to(self.bias.dtype).clone())
+        self._networks, self._places = Derived(), Derived()
         self.start(noise=0.0)
 
     def forward(self, x: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -84,12 +86,12 @@ class LearnedScale(nn.Module):
         Infinite values stay infinite. NaN becomes the column's location, so that missing cells,
         which are masked elsewhere, have a clean gradient.
         """
-        location, unit = self._units(columns)
+        location, unit, log_unit = self._units(columns)
         flat = x.flatten(1)
         inside = finite((flat - location) / unit).to(self.bias.dtype)
         y, log_slope = value_and_slope(self.network(columns), inside)
         y = torch.where(flat.isinf(), flat.detach().to(y.dtype), y)
-        return y.reshape(x.shape), (log_slope - unit.log().to(y.dtype)).reshape(x.shape)
+        return y.reshape(x.shape), (log_slope - log_unit.to(y.dtype)).reshape(x.shape)
 
     def ends(
         self,
@@ -104,14 +106,14 @@ class LearnedScale(nn.Module):
         numbers, in order. The result has the dtype of the parameters unless another is given.
         """
         dtype = dtype or self.bias.dtype
-        location, unit = self._units(columns)
+        location, unit, _ = self._units(columns)
         real, low_open, high_open = lower < upper, lower.isinf(), upper.isinf()
         start, end, width = (
             finite(t / unit).to(dtype) for t in (lower - location, upper - location, upper - lower)
         )
         closed = real & ~low_open & ~high_open
         low, high, gap = values_and_gap(
-            self.network(columns).to(dtype),
+            self.network(columns, dtype),
             torch.where(real, start, 0.0),
             torch.where(real, end, 1.0),
             torch.where(closed, width, 1.0),
@@ -128,7 +130,7 @@ class LearnedScale(nn.Module):
         """
         flat = y.flatten(1)
         t = solve(self.network(columns), finite(flat))
-        location, unit = self._units(columns)
+        location, unit, _ = self._units(columns)
         x = t.double() * unit + location
         return torch.where(flat.isfinite(), x, flat.double()).reshape(y.shape)
 
@@ -136,11 +138,20 @@ class LearnedScale(nn.Module):
     def bends(self, columns: Sequence[int]) -> Tensor:
         """Return the values of some columns at which their units bend most, (n, R)."""
         inner, bias = (select(raw, columns, 1) for raw in (self.inner, self.bias))
-        location, unit = self._units(columns)
+        location, unit, _ = self._units(columns)
         return (-bias / F.softplus(inner, _BETA)).T * unit + location
 
-    def network(self, columns: Sequence[int]) -> Network:
-        """Constrain the parameters of some columns, (R, ..., n, 1)."""
+    def network(self, columns: Sequence[int], dtype: torch.dtype | None = None) -> Network:
+        """Constrain the parameters of some columns, (R, ..., n, 1), in their dtype or another."""
+        raw = (self.inner, self.outer, self.bias, self.gate)
+
+        def make() -> Network:
+            found = self._constrained(columns)
+            return found if dtype is None else found.to(dtype)
+
+        return self._networks.get((tuple(columns), dtype), raw, make)
+
+    def _constrained(self, columns: Sequence[int]) -> Network:
         inner, outer, bias, gate = (
             select(raw, columns, 1)[..., None]
             for raw in (self.inner, self.outer, self.bias, self.gate)
@@ -171,8 +182,14 @@ class LearnedScale(nn.Module):
         if noise:
             self.gate.add_(noise * normal_like(self.gate, generator))
 
-    def _units(self, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
-        return select(self.location, columns)[:, None], select(self.unit, columns)[:, None]
+    def _units(self, columns: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return location, unit and the log of the unit of some columns, (n, 1) each."""
+
+        def make() -> tuple[Tensor, Tensor, Tensor]:
+            location, unit = (select(x, columns)[:, None] for x in (self.location, self.unit))
+            return location, unit, unit.log()
+
+        return self._places.get(tuple(columns), (self.location, self.unit), make)
 
 
 def _levels(hidden: int) -> Tensor:

@@ -26,6 +26,7 @@ from marginals.leaves.learned_scale import (
 from marginals.leaves.monotone import inverse_softplus
 from marginals.numerics import log_softplus, logit_of_interval, normal_cdf, select
 from marginals.runtime.backend import QUERY, Backend
+from marginals.runtime.derived import Derived
 
 
 @final
@@ -68,6 +69,7 @@ class SharedLeaves(ContinuousLeaves):
         self.learned = LearnedScale(columns, hidden)
         self.centres = nn.Parameter(torch.zeros(columns, width))
         self.spreads = nn.Parameter(torch.zeros(columns, width))
+        self._scales = Derived()
         self.start_as_paper()
 
     @property
@@ -98,10 +100,18 @@ class SharedLeaves(ContinuousLeaves):
 
     def log_scales(self, columns: Sequence[int]) -> Tensor:
         """Return the logarithms of the components' scales s on the learned scale, (n, M)."""
-        free = log_softplus(select(self.spreads, columns))
-        if self.min_scale == 0:
-            return free
-        return torch.logaddexp(free, torch.full_like(free, math.log(self.min_scale)))
+        return self._log_and_scales(columns)[0]
+
+    def _log_and_scales(self, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return the scales s, also their logarithms first, (n, M) each."""
+
+        def make() -> tuple[Tensor, Tensor]:
+            free = log_softplus(select(self.spreads, columns))
+            if self.min_scale:
+                free = torch.logaddexp(free, torch.full_like(free, math.log(self.min_scale)))
+            return free, free.exp()
+
+        return self._scales.get(tuple(columns), (self.spreads,), make)
 
     # Values -----------------------------------------------------------------------------------
 
@@ -130,13 +140,13 @@ class SharedLeaves(ContinuousLeaves):
     def _standard(self, x: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return z and log z' at `x` (n, B), each (n, B, M)."""
         y, log_slope = self.scale(x, columns)
-        location, spread = self._components(columns)
-        log_spread = self.log_scales(columns)[:, None]
-        return standardise(y[..., None], location, spread), log_slope[..., None] - log_spread
+        location, (log_spread, spread) = self.locations(columns), self._log_and_scales(columns)
+        z = standardise(y[..., None], location[:, None], spread[:, None])
+        return z, log_slope[..., None] - log_spread[:, None]
 
     def _components(self, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return the locations and scales, each (n, 1, M)."""
-        return self.locations(columns)[:, None], self.log_scales(columns).exp()[:, None]
+        return self.locations(columns)[:, None], self._log_and_scales(columns)[1][:, None]
 
     # Quantiles and draws ----------------------------------------------------------------------
 
@@ -188,7 +198,7 @@ class SharedLeaves(ContinuousLeaves):
         """Return quantiles of one leaf per cell (n, B), truncated to bounds (n, B) if given."""
         log_u, log_1mu = (level.to(dtype) for level in levels)
         location = self.locations(columns).gather(1, components).to(dtype)
-        spread = self.log_scales(columns).exp().gather(1, components).to(dtype)
+        spread = self._log_and_scales(columns)[1].gather(1, components).to(dtype)
         logit = log_u - log_1mu
         if bounds is not None:
             ends = self.learned.ends(*bounds, columns, dtype)
@@ -273,6 +283,8 @@ class SharedLeaves(ContinuousLeaves):
 
 def standardise(y: Tensor, location: Tensor, spread: Tensor) -> Tensor:
     """Return (y - location) / spread; an infinite y stays so, and has no gradient."""
+    if not torch.is_grad_enabled():
+        return (y - location) / spread
     inside = torch.where(y.isinf(), 0.0, y)
     return torch.where(y.isinf(), y.detach(), (inside - location) / spread)
 
