@@ -9,7 +9,7 @@ from torch import Tensor
 from marginals.cells.evidence import Evidence
 from marginals.densities.coupled_components import ComponentMatrices
 from marginals.densities.coupled_draws import draw_scores, draw_values
-from marginals.densities.coupled_intervals import Tied, log_intervals, tie
+from marginals.densities.coupled_intervals import Tied, divided, log_intervals, tie
 from marginals.densities.coupled_lattices import CoupledLattices, Settled
 from marginals.densities.coupled_nodes import conditionals_given_ranges, node_cost
 from marginals.densities.coupled_univariates import Interleaved, ScaledMixtures
@@ -27,9 +27,9 @@ from marginals.numerics import (
     factors,
     index_of,
     log_normal_density,
+    log_normal_interval,
     log_shares,
     logsumexp,
-    select,
     sum_of_others,
 )
 from marginals.runtime.backend import QUERY, Backend
@@ -253,7 +253,8 @@ class CoupledDensity(LeafDensity):
             return _Values(apart, nothing, nothing)
         cells = evidence.select(tied)
         dense = len(tied) <= _DENSE_COLUMNS
-        if cells.complete and dense:
+        quick = cells.lower.is_cpu and not torch.is_grad_enabled() and not cells.patterns
+        if dense and (cells.complete or (quick and self._is_complete(cells))):
             return _Values(apart, self._log_complete(cells, backend.host_free), nothing)
         if 0 < len(cells.patterns) <= _FEW_PATTERNS and dense:
             return _Values(apart, self._log_patterns(cells, backend.host_free), nothing)
@@ -323,12 +324,15 @@ class CoupledDensity(LeafDensity):
             return self._values(asked).total()
         value = self._values(asked.select(loose)).total()
         mine, theirs = asked.select(tied), known.select(held)
-        both = self._tie(mine.join(theirs))
-        alone = self._tie(theirs)
-        value = value + self._log_ranges(both, value + weights) - ranges
         exact = (mine.lower == mine.upper).any(1)
-        if not bool(exact.any()):
+        any_exact = bool(exact.any())
+        if len(tied) == 1 and not any_exact and self._is_complete(theirs):
+            return value + self._log_interval(mine, theirs)
+        both = self._tie(mine.join(theirs))
+        value = value + self._log_ranges(both, value + weights) - ranges
+        if not any_exact:
             return value  # densities of the evidence alone, which cancel
+        alone = self._tie(theirs)
         # The two densities may be large and close: their difference is taken in float64.
         joint, base = (
             factors.log_density(
@@ -338,6 +342,21 @@ class CoupledDensity(LeafDensity):
         )
         change = (joint - base).to(value.dtype) + (both.log_slope - alone.log_slope)
         return value + torch.where(exact[:, None], change, 0.0)
+
+    def _log_interval(self, asked: Evidence, known: Evidence) -> Tensor:
+        """Return the log probability of intervals of one coupled column given exact ones, (B, K).
+
+        Missing cells of the requested column have probability one.
+        """
+        held, own = self._own(known.columns), self._own(asked.columns)
+        centre, log_width = self._parts.conditional(known.upper.T, held, own)  # (1, B, K)
+        missing = asked.lower.T.isnan()  # (1, B)
+        low = asked.lower.T.masked_fill(missing, -torch.inf)
+        high = asked.upper.T.masked_fill(missing, torch.inf)
+        low, high, gap = self._family.learned.ends(low, high, own)
+        width = log_width.exp()
+        low, high = (divided(end[..., None], width, centre) for end in (low, high))
+        return log_normal_interval(low, high, divided(gap[..., None], width))[0]
 
     def _outside(self, known: Evidence, asked: Sequence[int], values: _Values) -> Tensor:
         """Return the log weight of each component given the other columns' evidence, (n, B, K)."""
@@ -396,10 +415,9 @@ class CoupledDensity(LeafDensity):
             joint = joint + self._log_complete(cells)
         if loose:
             joint = joint + self.leaves.log_values(known.select(loose)).sum(0)
-        places, own = self._own(held), self._own(asked)
-        found = self._parts.regression(places, own)
-        centre = found.mean(self._family.scale(cells.upper.T, places)[0].T)
-        return ScaledMixtures(self._family, own, asked, joint[None], centre, found.log_width)
+        own = self._own(asked)
+        centre, log_width = self._parts.conditional(cells.upper.T, self._own(held), own)
+        return ScaledMixtures(self._family, own, asked, joint[None], centre, log_width)
 
     def _has_ranges(self, known: Evidence) -> bool:
         """Return whether some coupled cell is a range."""

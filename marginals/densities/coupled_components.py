@@ -73,9 +73,20 @@ class ComponentMatrices:
 
         return self._made.get(("whitening", tuple(own)), self._parameters(), make)
 
-    def regression(self, held: Sequence[int], asked: Sequence[int]) -> Regression:
-        """Return the regression of some columns on others."""
+    def conditional(
+        self, x: Tensor, held: Sequence[int], asked: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Return means (n, B, K) and log deviations (n, 1, K) of columns given others.
 
+        Args:
+            x: exact values of the given columns, (E, B).
+            held: the given columns.
+            asked: the n columns.
+        """
+        found = self._regression(held, asked)
+        return found.mean(self.family.scale(x, held)[0].T), found.log_width
+
+    def _regression(self, held: Sequence[int], asked: Sequence[int]) -> Regression:
         def make() -> Regression:
             return Regression.of(*self.of([*held, *asked]).rows_first(), given=len(held))
 

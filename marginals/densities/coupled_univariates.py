@@ -10,7 +10,7 @@ from torch import Tensor
 
 from marginals.densities.univariates import Univariates, columns_first, columns_last
 from marginals.leaves import LeafEvaluation, SharedLeaves
-from marginals.leaves.learned_scale import invert_mixture, normal_tails
+from marginals.leaves.learned_scale import bracket_mixture, invert_mixture, normal_tails
 from marginals.leaves.shared import standardise
 from marginals.numerics import (
     log_normal_cdf,
@@ -118,6 +118,17 @@ class ScaledMixtures(Univariates):
         y = invert_mixture(low, high, self.log_weights, self.centre, self.log_width, "normal")
         return columns_last(self.family.unscale(y, self.own).mT, shape)
 
+    def bracket(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ends (..., B, n) between which the quantiles lie."""
+        target, shape = columns_first(log_u - log_1mu, self.log_evidence.shape)  # (n, Q, B)
+        parts = (self.log_weights, self.centre, self.log_width.exp())
+        ends = bracket_mixture(
+            target.to(self.centre.dtype), *(part[:, None] for part in parts), "normal"
+        )
+        low, high = self.family.learned.bracket(*(end.flatten(1) for end in ends), self.own)
+        low, high = (columns_last(end.view_as(target), shape) for end in (low, high))
+        return low, high
+
     @torch.no_grad()
     def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
         """Return E f(X_j, j), (B, n), by 48 Gauss-Hermite nodes for each component, or 12 of many.
@@ -215,6 +226,24 @@ class Interleaved(Univariates):
             for part, at in zip(self.parts, self.places, strict=True)
         ]
         return self._join(found)
+
+    def bracket(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ends (..., B, n) between which the quantiles lie."""
+        shape = torch.broadcast_shapes(log_u.shape, (1, len(self.columns)))
+        low, high = log_u.expand(shape), log_1mu.expand(shape)
+        found = [
+            part.bracket(low[..., at], high[..., at])
+            for part, at in zip(self.parts, self.places, strict=True)
+        ]
+        ends = zip(*found, strict=True)
+        low, high = (self._join([end.double() for end in side]) for side in ends)
+        return low, high
+
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points with positive mass of each continuous column."""
+        found = {c: a for p in self.parts for c, a in zip(p.columns, p.atoms, strict=True)}
+        return tuple(found[c] for c in self.columns)
 
     def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
         """Return E f(X_j, j), (B, n)."""

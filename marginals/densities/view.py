@@ -152,6 +152,15 @@ class ViewUnivariates(Univariates):
         """Return quantiles for log u and log(1 - u), (..., B, n)."""
         return self.inner.quantile(log_u, log_1mu)
 
+    def bracket(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ends (..., B, n) between which the quantiles lie."""
+        return self.inner.bracket(log_u, log_1mu)
+
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points with positive mass of each continuous column."""
+        return self.inner.atoms
+
     def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
         """Return E f(X_j, j), (B, n), where j are the view's names."""
         names = dict(zip(self.inner.columns, self.columns, strict=True))

@@ -24,6 +24,9 @@ FAMILIES: dict[str, Callable[..., LeafFamily]] = {
     "shared": SharedLeaves,
 }
 
+# Rows from which on it pays to look for repeated intervals.
+_WORTH_SEARCHING = 64
+
 
 @final
 class Leaves(nn.Module):
@@ -136,6 +139,29 @@ class Leaves(nn.Module):
 
         return self._gather(columns, one)[0]
 
+    def bracket(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Return ends (n, B, Q) between which quantiles lie, in float64."""
+
+        def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
+            ends = family.bracket(log_u[at], log_1mu[at], log_weights[at], own)
+            return [end.double() for end in ends]
+
+        low, high = self._gather(columns, one)
+        return low, high
+
+    def tails(
+        self, x: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return CDF, survival function and density of mixtures (n, B, M) at x, (n, Q, B)."""
+
+        def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
+            return list(family.tails(x[at], log_weights[at], own))
+
+        below, above, density = self._gather(columns, one)
+        return below, above, density
+
     def expect(
         self, function: Callable[[Tensor, Sequence[int]], Tensor], columns: Sequence[int]
     ) -> Tensor:
@@ -209,7 +235,8 @@ def _of_family(cells: Evidence, own: list[int], at: list[int]) -> Evidence:
 def _log_values(family: LeafFamily, cells: Evidence, backend: Backend) -> Tensor:
     """Return log values (n, B, M), evaluating each distinct interval once if they repeat."""
     held = [c for c in cells.columns if c in cells.intervals]
-    found = find_repeats(cells.select(held)) if held and not backend.host_free else None
+    worth = held and len(cells) >= _WORTH_SEARCHING and not backend.host_free
+    found = find_repeats(cells.select(held)) if worth else None
     if found is None:
         return family.log_values(cells, backend)
     rest = [c for c in cells.columns if c not in cells.intervals]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from marginals.cells.evidence import Evidence
-from marginals.numerics import index_of, select
+from marginals.numerics import index_of, logsumexp, select
 from marginals.runtime.backend import QUERY, Backend
 
 
@@ -62,6 +62,35 @@ class LeafFamily(nn.Module, ABC):
         self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
     ) -> Tensor:
         """Return quantiles (n, B, Q) of mixtures of each column's leaves with weights (n, B, M)."""
+
+    def bracket(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Return ends (n, B, Q) between which quantiles lie; by default the quantiles themselves.
+
+        A family with ends in closed form overrides this.
+        """
+        found = self.invert(log_u, log_1mu, log_weights, columns)
+        return found, found
+
+    def tails(
+        self, x: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return CDF, survival function and density of mixtures, (n, Q, B).
+
+        They underflow far out. A family that needs no logarithms for them overrides this.
+
+        Args:
+            x: points (n, Q, B).
+            log_weights: of the leaves, (n, B, M).
+            columns: the n columns.
+        """
+        found = self.evaluate(x.flatten(1), columns)
+        below, above, density = (
+            logsumexp(log_weights[:, None] + part.unflatten(1, x.shape[1:])).exp()
+            for part in (found.log_cdf, found.log_sf, found.log_density)
+        )
+        return below, above, density
 
     @abstractmethod
     def sample(
@@ -126,10 +155,12 @@ class ContinuousLeaves(LeafFamily):
     def log_values(self, cells: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
         lower, upper = cells.by_column()
+        at = cells.positions(cells.intervals)
+        low, high = select(lower, at), select(upper, at)
+        if at and len(at) == len(cells.columns) and _all_intervals(low, high):
+            return self.log_interval(low, high, cells.columns)
         value = self.log_density(upper, cells.columns)
-        if cells.has_intervals:
-            at = cells.positions(cells.intervals)
-            low, high = select(lower, at), select(upper, at)
+        if at:
             mass = self.log_interval(low, high, [cells.columns[i] for i in at])
             mass = torch.where((low < high)[..., None], mass, select(value, at))
             every = len(at) == len(cells.columns)
@@ -202,10 +233,24 @@ class ContinuousLeaves(LeafFamily):
         """
 
     @abstractmethod
-    def bracket(
+    def bracket_logits(
         self, target: Tensor, log_weights: Tensor, columns: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
         """Bracket, in the columns' units, where mixtures with weights (n, N, M) reach logits."""
+
+    def bracket(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Return ends (n, B, Q) between which quantiles at finite levels lie."""
+        target = (log_u - log_1mu).flatten(1)
+        weights = log_weights.repeat_interleave(log_u.shape[-1], 1)  # (n, B Q, M)
+        low, high = self.bracket_logits(target, weights, columns)
+        return low.reshape(log_u.shape), high.reshape(log_u.shape)
+
+
+def _all_intervals(low: Tensor, high: Tensor) -> bool:
+    """Say whether all cells are intervals, if that is quick to find out: no density is needed."""
+    return low.is_cpu and not torch.is_grad_enabled() and bool((low < high).all())
 
 
 def check_positive(**numbers: int) -> None:

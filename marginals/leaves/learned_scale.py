@@ -14,9 +14,11 @@ from torch import Tensor, nn
 
 from marginals.leaves.family import location_and_scale, normal_like
 from marginals.leaves.monotone import (
+    Line,
     Network,
     finite,
     inverse_softplus,
+    line_of,
     make_gate,
     make_layer,
     solve,
@@ -129,10 +131,23 @@ class LearnedScale(nn.Module):
         The equation is solved in the dtype of `y`.
         """
         flat = y.flatten(1)
-        t = solve(self.network(columns), finite(flat))
+        t = solve(self.network(columns), finite(flat), self._line(columns))
         location, unit, _ = self._units(columns)
         x = t.double() * unit + location
         return torch.where(flat.isfinite(), x, flat.double()).reshape(y.shape)
+
+    @torch.no_grad()
+    def bracket(self, low: Tensor, high: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return x below g^-1(low) and above g^-1(high) for finite (n, N), in closed form.
+
+        They are float64, like the result of `solve`.
+        """
+        location, unit, _ = self._units(columns)
+        line = self._line(columns)
+        return (
+            line.bracket(low)[0].double() * unit + location,
+            line.bracket(high)[1].double() * unit + location,
+        )
 
     @torch.no_grad()
     def bends(self, columns: Sequence[int]) -> Tensor:
@@ -150,6 +165,11 @@ class LearnedScale(nn.Module):
             return found if dtype is None else found.to(dtype)
 
         return self._networks.get((tuple(columns), dtype), raw, make)
+
+    def _line(self, columns: Sequence[int]) -> Line:
+        raw = (self.inner, self.outer, self.bias, self.gate)
+        key = ("line", tuple(columns))
+        return self._networks.get(key, raw, lambda: line_of(self.network(columns)))
 
     def _constrained(self, columns: Sequence[int]) -> Network:
         inner, outer, bias, gate = (
@@ -280,16 +300,24 @@ def invert_mixture(
         below, above = logsumexp(weights + below), logsumexp(weights + above)
         return below - above, (density - below - above).exp()
 
-    # Between the quantiles of the components with positive weight, and a margin for rounding.
-    z = quantile(target, base)[..., None]
-    margin = 1e-3 * (1 + z.abs())
-    alive = weights > -torch.inf
-    low = torch.where(alive, centre + spread * (z - margin), torch.inf).amin(-1)
-    high = torch.where(alive, centre + spread * (z + margin), -torch.inf).amax(-1)
+    low, high = bracket_mixture(target, weights, centre, spread, base)
     near = base == "normal" and bool((target.abs() < FARTHEST_PLAIN).all())
     shares = weights.exp()
     y = invert_monotone(plain if near else logit_and_slope, target, low, high, noise=NOISE_OF_SUMS)
     return torch.where(logit.isinf(), logit, y)
+
+
+def bracket_mixture(
+    logit: Tensor, log_weights: Tensor, location: Tensor, scale: Tensor, base: Base
+) -> tuple[Tensor, Tensor]:
+    """Return ends (...) between which mixtures of components (..., M) reach finite logits (...)."""
+    # Between the quantiles of the components with positive weight, and a margin for rounding.
+    z = quantile(logit, base)[..., None]
+    margin = 1e-3 * (1 + z.abs())
+    ruled_out = log_weights == -torch.inf
+    low = (location + scale * (z - margin)).masked_fill(ruled_out, torch.inf).amin(-1)
+    high = (location + scale * (z + margin)).masked_fill(ruled_out, -torch.inf).amax(-1)
+    return low, high
 
 
 def normal_tails(z: Tensor, shares: Tensor, spread: Tensor) -> tuple[Tensor, Tensor, Tensor]:

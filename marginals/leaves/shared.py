@@ -17,10 +17,12 @@ from marginals.leaves.family import (
 from marginals.leaves.learned_scale import (
     Base,
     LearnedScale,
+    bracket_mixture,
     invert_mixture,
     log_cdf,
     log_density,
     log_interval,
+    normal_tails,
     quantile,
 )
 from marginals.leaves.monotone import inverse_softplus
@@ -159,16 +161,26 @@ class SharedLeaves(ContinuousLeaves):
         y = invert_mixture(log_u, log_1mu, log_weights, location, log_scale, self.base)
         return self.unscale(y, columns)
 
-    def bracket(
+    def bracket_logits(
         self, target: Tensor, log_weights: Tensor, columns: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
         """Bracket, in the columns' units, where mixtures with weights (n, N, M) reach logits."""
         location, spread = self._components(columns)
-        y = location + spread * quantile(target.to(location.dtype), self.base)[..., None]
-        alive = log_weights > -torch.inf
-        low = torch.where(alive, y, torch.inf).amin(-1)
-        high = torch.where(alive, y, -torch.inf).amax(-1)
-        return self.unscale(low, columns), self.unscale(high, columns)
+        logit = target.to(location.dtype)
+        ends = bracket_mixture(logit, log_weights, location, spread, self.base)
+        return self.learned.bracket(*ends, columns)
+
+    def tails(
+        self, x: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return CDF, survival function and density of mixtures (n, B, M) at x, (n, Q, B)."""
+        if self.base != "normal":
+            return super().tails(x, log_weights, columns)
+        y, log_slope = self.scale(x, columns)
+        location, spread = (part[:, None] for part in self._components(columns))
+        z = standardise(y[..., None], location, spread)
+        below, above, density = normal_tails(z, log_weights.exp()[:, None], spread)
+        return below, above, density * log_slope.exp()
 
     @torch.no_grad()
     def expect(self, function: Callable[[Tensor], Tensor], columns: Sequence[int]) -> Tensor:

@@ -55,7 +55,7 @@ def test_a_change_of_parameters_reaches_every_answer(change: Callable[[nn.Module
 @torch.no_grad()
 def _answers(model: Density) -> list[Tensor]:
     """Return densities, conditionals and quantiles."""
-    rows = torch.ones(2, model.columns)
+    rows = torch.zeros(2, model.columns)
     parts = model.univariates(rows)
     return [model.logpdf(rows), parts.logpdf(rows), parts.ppf(torch.full((2, 1), 0.3))]
 
