@@ -106,7 +106,5 @@ class ComponentMatrices:
         found = [family.centres, family.spreads]
         found += [couplings.own, couplings.common, couplings.log_scale]
         if lattices.columns:
-            learned = family.learned
-            found += [learned.inner, learned.outer, learned.bias, learned.gate]
-            found += [learned.location, learned.unit, lattices.probes, lattices.probe_widths]
+            found += [*family.learned.state(), lattices.probes, lattices.probe_widths]
         return found

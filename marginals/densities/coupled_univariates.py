@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, final
+from functools import cached_property
+from typing import final
 
 import numpy as np
 import torch
@@ -10,7 +11,12 @@ from torch import Tensor
 
 from marginals.densities.univariates import Univariates, columns_first, columns_last
 from marginals.leaves import LeafEvaluation, SharedLeaves
-from marginals.leaves.learned_scale import bracket_mixture, invert_mixture, normal_tails
+from marginals.leaves.learned_scale import (
+    bracket_mixture,
+    invert_mixture,
+    normal_tails,
+    quantile,
+)
 from marginals.leaves.shared import standardise
 from marginals.numerics import (
     log_normal_cdf,
@@ -18,9 +24,6 @@ from marginals.numerics import (
     log_shares,
     logsumexp,
 )
-
-if TYPE_CHECKING:
-    pass
 
 # Gauss-Hermite quadrature under a normal component.
 _HERMITE, _FEW = (
@@ -118,6 +121,17 @@ class ScaledMixtures(Univariates):
         y = invert_mixture(low, high, self.log_weights, self.centre, self.log_width, "normal")
         return columns_last(self.family.unscale(y, self.own).mT, shape)
 
+    @torch.no_grad()
+    def rough_quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
+        """Return points near the quantiles, (..., B, n): means of the components' quantiles."""
+        logit, shape = columns_first(log_u - log_1mu, self.log_evidence.shape)  # (n, Q, B)
+        z = quantile(logit.to(self.centre.dtype), "normal")
+        share = self.log_weights.exp()
+        middle, spread = (
+            (share * part).sum(-1)[:, None] for part in (self.centre, self.log_width.exp())
+        )
+        return columns_last(self.family.unscale(middle + spread * z, self.own), shape)
+
     def bracket(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]:
         """Return ends (..., B, n) between which the quantiles lie."""
         target, shape = columns_first(log_u - log_1mu, self.log_evidence.shape)  # (n, Q, B)
@@ -138,15 +152,15 @@ class ScaledMixtures(Univariates):
         """
         weights = self.log_weights.exp()
         nodes, node_weights = _FEW if weights.shape[-1] > _MANY_COMPONENTS else _HERMITE
-        table = self._table()
+        nodes, node_weights = nodes.to(self.centre), node_weights.to(self.centre)
         parts = []
         size = max(1, _AT_ONCE // weights.shape[-1])
         for start in range(0, weights.shape[1], size):
             rows = slice(start, start + size)
             centre, width = self.centre[:, rows], self.log_width[:, rows].exp()
-            y = centre[..., None] + width[..., None] * nodes.to(centre)  # (n, B, M, T)
-            values = function(_look_up(table, y), self.columns)
-            each = (values * node_weights.to(centre)).sum(-1) / math.sqrt(2 * math.pi)
+            y = centre[..., None] + width[..., None] * nodes  # (n, B, M, T)
+            values = function(_look_up(self._table, y), self.columns)
+            each = (values * node_weights).sum(-1) / math.sqrt(2 * math.pi)
             share = weights[:, rows]
             parts.append(torch.where(share > 0, share * each, 0.0).sum(-1).T)
         return torch.cat(parts)
@@ -172,6 +186,7 @@ class ScaledMixtures(Univariates):
         out.log_evidence = self.log_evidence[rows][:, [place]]
         return out
 
+    @cached_property
     def _table(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return y, x(y) and dx/dy on a grid that covers all nodes, (n, T) each."""
         reach = float(_HERMITE[0].abs().max()) * self.log_width.exp()

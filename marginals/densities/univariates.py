@@ -150,19 +150,28 @@ class LeafMixtures(Univariates):
 
     def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return quantiles for log u and log(1 - u), (..., B, n)."""
-        low, shape = columns_first(log_u, self.log_evidence.shape)  # (n, Q, B)
-        high, _ = columns_first(log_1mu, self.log_evidence.shape)
-        low, high = (level.mT.to(self.log_weights.dtype) for level in (low, high))
-        out = self.leaves.invert(low, high, self.log_weights, self.columns)  # (n, B, Q)
+        *levels, shape = self._levels(log_u, log_1mu)
+        out = self.leaves.invert(*levels, self.log_weights, self.columns)  # (n, B, Q)
+        return columns_last(out.mT, shape)
+
+    def rough_quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
+        """Return points near the quantiles, (..., B, n)."""
+        *levels, shape = self._levels(log_u, log_1mu)
+        out = self.leaves.rough_invert(*levels, self.log_weights, self.columns)
         return columns_last(out.mT, shape)
 
     def bracket(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]:
         """Return ends (..., B, n) between which the quantiles lie."""
+        *levels, shape = self._levels(log_u, log_1mu)
+        low, high = self.leaves.bracket(*levels, self.log_weights, self.columns)
+        return columns_last(low.mT, shape), columns_last(high.mT, shape)
+
+    def _levels(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
+        """Return levels as (n, B, Q) in the dtype of the weights, and their shape (..., B, n)."""
         low, shape = columns_first(log_u, self.log_evidence.shape)  # (n, Q, B)
         high, _ = columns_first(log_1mu, self.log_evidence.shape)
-        low, high = (level.mT.to(self.log_weights.dtype) for level in (low, high))
-        low, high = self.leaves.bracket(low, high, self.log_weights, self.columns)
-        return columns_last(low.mT, shape), columns_last(high.mT, shape)
+        dtype = self.log_weights.dtype
+        return low.mT.to(dtype), high.mT.to(dtype), shape
 
     @property
     def atoms(self) -> tuple[tuple[float, ...], ...]:
@@ -258,6 +267,8 @@ class UnivariateMixture(Univariates):
     def rough_quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return points near the quantiles, (..., B, n): those of the heaviest member."""
         heaviest = self.log_weights.argmax(0)  # (B, n)
+        if heaviest.numel() == 1:
+            return self.members[int(heaviest)].rough_quantile(log_u, log_1mu)
         points = torch.stack([m.rough_quantile(log_u, log_1mu) for m in self.members])
         return points.gather(0, heaviest.expand(1, *points.shape[1:]))[0]
 

@@ -142,6 +142,12 @@ class AtomLeaves(LeafFamily):
         x = invert_monotone(logit_and_slope, target, low, high)
         return x.reshape(shape)
 
+    def rough_invert(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> Tensor:
+        """Return points (n, B, Q) near the quantiles of the continuous part."""
+        return self.inner.rough_invert(log_u, log_1mu, log_weights, columns)
+
     def tails(
         self, x: Tensor, log_weights: Tensor, columns: Sequence[int]
     ) -> tuple[Tensor, Tensor, Tensor]:

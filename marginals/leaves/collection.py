@@ -139,6 +139,16 @@ class Leaves(nn.Module):
 
         return self._gather(columns, one)[0]
 
+    def rough_invert(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> Tensor:
+        """Return points (n, B, Q) near the quantiles."""
+
+        def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
+            return [family.rough_invert(log_u[at], log_1mu[at], log_weights[at], own).double()]
+
+        return self._gather(columns, one)[0]
+
     def bracket(
         self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
     ) -> tuple[Tensor, Tensor]:

@@ -63,6 +63,12 @@ class LeafFamily(nn.Module, ABC):
     ) -> Tensor:
         """Return quantiles (n, B, Q) of mixtures of each column's leaves with weights (n, B, M)."""
 
+    def rough_invert(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> Tensor:
+        """Return points (n, B, Q) near the quantiles, at less cost where there is a way."""
+        return self.invert(log_u, log_1mu, log_weights, columns)
+
     def bracket(
         self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
     ) -> tuple[Tensor, Tensor]:

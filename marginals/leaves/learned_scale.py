@@ -156,6 +156,10 @@ class LearnedScale(nn.Module):
         location, unit, _ = self._units(columns)
         return (-bias / F.softplus(inner, _BETA)).T * unit + location
 
+    def state(self) -> tuple[Tensor, ...]:
+        """Return everything that the scale depends on."""
+        return self.inner, self.outer, self.bias, self.gate, self.location, self.unit
+
     def network(self, columns: Sequence[int], dtype: torch.dtype | None = None) -> Network:
         """Constrain the parameters of some columns, (R, ..., n, 1), in their dtype or another."""
         raw = (self.inner, self.outer, self.bias, self.gate)

@@ -30,6 +30,9 @@ from marginals.numerics import log_softplus, logit_of_interval, normal_cdf, sele
 from marginals.runtime.backend import QUERY, Backend
 from marginals.runtime.derived import Derived
 
+# Nodes of quadrature that are kept from query to query.
+_MOST_KEPT = 1 << 15
+
 
 @final
 class SharedLeaves(ContinuousLeaves):
@@ -71,7 +74,7 @@ class SharedLeaves(ContinuousLeaves):
         self.learned = LearnedScale(columns, hidden)
         self.centres = nn.Parameter(torch.zeros(columns, width))
         self.spreads = nn.Parameter(torch.zeros(columns, width))
-        self._scales = Derived()
+        self._scales, self._kept_nodes = Derived(), Derived()
         self.start_as_paper()
 
     @property
@@ -161,6 +164,16 @@ class SharedLeaves(ContinuousLeaves):
         y = invert_mixture(log_u, log_1mu, log_weights, location, log_scale, self.base)
         return self.unscale(y, columns)
 
+    @torch.no_grad()
+    def rough_invert(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> Tensor:
+        """Return points (n, B, Q) near the quantiles: means of the components' quantiles."""
+        z = quantile((log_u - log_1mu).to(self.centres.dtype), self.base)
+        location, spread = (part.mT for part in self._components(columns))  # (n, M, 1)
+        share = log_weights.exp()
+        return self.unscale(share @ location + (share @ spread) * z, columns)
+
     def bracket_logits(
         self, target: Tensor, log_weights: Tensor, columns: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
@@ -192,11 +205,24 @@ class SharedLeaves(ContinuousLeaves):
         of exp(c X) where c X has a standard deviation of 12. If f grows faster than the tail falls,
         the expectation is infinite.
         """
-        location, spread = self._components(columns)
-        z = _nodes(self.base, location)[:, None]  # (T, 1)
-        x = self.unscale(location + spread * z, columns).to(location.dtype)  # (n, T, M)
+        z = _nodes(self.base, self.centres)[:, None]  # (T, 1)
+        x = self._nodes(z, columns)  # (n, T, M)
         terms = function(x) * log_density(z, self.base).exp()
         return integral(terms, z[1] - z[0])
+
+    def _nodes(self, z: Tensor, columns: Sequence[int]) -> Tensor:
+        """Return the x of nodes z (T, 1) for each component, (n, T, M)."""
+
+        def make() -> Tensor:
+            location, spread = self._components(columns)
+            return self.unscale(location + spread * z, columns).to(location.dtype)
+
+        if len(columns) * len(z) * self.size[1] > _MOST_KEPT:
+            return make()
+        learned = self.learned
+        return self._kept_nodes.get(
+            tuple(columns), (*learned.state(), self.centres, self.spreads), make
+        )
 
     def quantiles_of_chosen(
         self,
