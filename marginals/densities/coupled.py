@@ -9,7 +9,7 @@ from torch import Tensor
 from marginals.cells.evidence import Evidence
 from marginals.densities.coupled_components import ComponentMatrices
 from marginals.densities.coupled_draws import draw_scores, draw_values
-from marginals.densities.coupled_intervals import Tied, divided, log_intervals, tie
+from marginals.densities.coupled_intervals import Tied, log_intervals, tie
 from marginals.densities.coupled_lattices import CoupledLattices, Settled
 from marginals.densities.coupled_nodes import conditionals_given_ranges, node_cost
 from marginals.densities.coupled_univariates import Interleaved, ScaledMixtures
@@ -27,7 +27,6 @@ from marginals.numerics import (
     factors,
     index_of,
     log_normal_density,
-    log_normal_interval,
     log_shares,
     logsumexp,
     sum_of_others,
@@ -353,10 +352,7 @@ class CoupledDensity(LeafDensity):
         missing = asked.lower.T.isnan()  # (1, B)
         low = asked.lower.T.masked_fill(missing, -torch.inf)
         high = asked.upper.T.masked_fill(missing, torch.inf)
-        low, high, gap = self._family.learned.ends(low, high, own)
-        width = log_width.exp()
-        low, high = (divided(end[..., None], width, centre) for end in (low, high))
-        return log_normal_interval(low, high, divided(gap[..., None], width))[0]
+        return self._family.log_interval_about(low, high, own, centre, log_width.exp())[0]
 
     def _outside(self, known: Evidence, asked: Sequence[int], values: _Values) -> Tensor:
         """Return the log weight of each component given the other columns' evidence, (n, B, K)."""

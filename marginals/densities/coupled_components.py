@@ -103,7 +103,7 @@ class ComponentMatrices:
     def _parameters(self) -> list[Tensor]:
         """Return everything that the components depend on."""
         family, couplings, lattices = self.family, self.couplings, self.lattices
-        found = [family.centres, family.spreads]
+        found: list[Tensor] = [family.centres, family.spreads]
         found += [couplings.own, couplings.common, couplings.log_scale]
         if lattices.columns:
             found += [*family.learned.state(), lattices.probes, lattices.probe_widths]

@@ -72,6 +72,7 @@ class ScaledMixtures(Univariates):
         self.log_weights = weights.expand_as(centre)
         self.log_evidence = total.expand(len(self.columns), -1).T
         self.discrete = (False,) * len(self.columns)
+        self._last: tuple[Tensor, Tensor] | None = None  # nodes and their values
 
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
@@ -159,7 +160,7 @@ class ScaledMixtures(Univariates):
             rows = slice(start, start + size)
             centre, width = self.centre[:, rows], self.log_width[:, rows].exp()
             y = centre[..., None] + width[..., None] * nodes  # (n, B, M, T)
-            values = function(_look_up(self._table, y), self.columns)
+            values = function(self._unscaled(y), self.columns)
             each = (values * node_weights).sum(-1) / math.sqrt(2 * math.pi)
             share = weights[:, rows]
             parts.append(torch.where(share > 0, share * each, 0.0).sum(-1).T)
@@ -185,6 +186,14 @@ class ScaledMixtures(Univariates):
         )
         out.log_evidence = self.log_evidence[rows][:, [place]]
         return out
+
+    def _unscaled(self, y: Tensor) -> Tensor:
+        """Return x(y) for y (n, ...), by the table if they are many."""
+        if y[0].numel() > _TABLE:
+            return _look_up(self._table, y)
+        if self._last is None or not torch.equal(self._last[0], y):  # two moments have one set
+            self._last = y, self.family.unscale(y, self.own).to(y.dtype)
+        return self._last[1]
 
     @cached_property
     def _table(self) -> tuple[Tensor, Tensor, Tensor]:

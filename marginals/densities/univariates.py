@@ -311,12 +311,14 @@ def mixture_quantile(
     shape = torch.broadcast_shapes(log_u.shape, mixture.log_evidence.shape)
     few = shape.numel() <= FEW_ELEMENTS
     low, high = mixture.bracket(log_u, log_1mu) if few else extremes()
-    discrete = torch.tensor(mixture.discrete, device=low.device)
+    # A column with atoms has no codes, though it counts as discrete.
+    flags = [d and not own for d, own in zip(mixture.discrete, mixture.atoms, strict=True)]
+    coded = torch.tensor(flags, device=low.device)
     codes = low
-    if any(mixture.discrete):
-        codes = _smallest_codes(mixture, log_u, torch.where(discrete, low, high), high)
+    if any(flags):
+        codes = _smallest_codes(mixture, log_u, torch.where(coded, low, high), high)
         # A bracket of one point settles the categorical columns at once.
-        low = torch.where(discrete, high, low)
+        low = torch.where(coded, high, low)
     target = (log_u - log_1mu).to(low.dtype).expand(shape)
     near = bool((target.abs() < FARTHEST_PLAIN).all())
 
@@ -329,7 +331,7 @@ def mixture_quantile(
     if few:  # they take as long as one
         low, high, start = narrow_brackets(function, target, low, high)
     smooth = invert_monotone(function, target, low, high, NOISE_OF_SUMS, start)
-    return torch.where(discrete, codes, smooth) if any(mixture.discrete) else smooth
+    return torch.where(coded, codes, smooth) if any(flags) else smooth
 
 
 def _at_atoms(

@@ -155,7 +155,8 @@ class AtomLeaves(LeafFamily):
         log_mass = self._log_mass(columns)
         smooth = log_weights + log_mass[..., -1][:, None]
         below, above, density = self.inner.tails(x, smooth, columns)
-        mass = (log_weights.exp() @ log_mass[..., :-1].exp())[:, None]  # (n, 1, B, A)
+        shares = log_weights.exp()
+        mass = (shares @ log_mass[..., :-1].exp().to(shares))[:, None]  # (n, 1, B, A)
         points = self._points(columns, x)[:, None]  # (n, 1, 1, A)
         passed, hit = points <= x[..., None], points == x[..., None]
         below, above = below + (passed * mass).sum(-1), above + (~passed * mass).sum(-1)
@@ -314,4 +315,5 @@ class AtomLeaves(LeafFamily):
 def _constant(
     rows: tuple[tuple[float, ...], ...], dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    return torch.tensor(rows, dtype=dtype, device=device)
+    with torch.inference_mode(False):  # it serves training too
+        return torch.tensor(rows, dtype=dtype, device=device)

@@ -138,8 +138,25 @@ class SharedLeaves(ContinuousLeaves):
 
     def log_interval(self, lower: Tensor, upper: Tensor, columns: Sequence[int]) -> Tensor:
         """Return log(phi(upper) - phi(lower)) for bounds (n, B), (n, B, M)."""
+        return self.log_interval_about(lower, upper, columns, *self._components(columns))
+
+    def log_interval_about(
+        self, lower: Tensor, upper: Tensor, columns: Sequence[int], location: Tensor, spread: Tensor
+    ) -> Tensor:
+        """Return log probabilities of bounds (n, B) under other components (n, B, M), (n, B, M).
+
+        Location and spread (n, B or 1, M) are those of the components on the learned scale.
+        """
+        if lower.is_cpu and not torch.is_grad_enabled():
+            # A half-line has one end to evaluate.
+            for sign, open_, end in (
+                (-1, upper == torch.inf, lower),
+                (1, lower == -torch.inf, upper),
+            ):
+                if bool(open_.all()):
+                    y, _ = self.scale(end, columns)
+                    return log_cdf(sign * standardise(y[..., None], location, spread), self.base)
         low, high, gap = (end[..., None] for end in self.learned.ends(lower, upper, columns))
-        location, spread = self._components(columns)
         return _interval(low, high, gap, location, spread, self.base)[2]
 
     def _standard(self, x: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -171,7 +188,7 @@ class SharedLeaves(ContinuousLeaves):
         """Return points (n, B, Q) near the quantiles: means of the components' quantiles."""
         z = quantile((log_u - log_1mu).to(self.centres.dtype), self.base)
         location, spread = (part.mT for part in self._components(columns))  # (n, M, 1)
-        share = log_weights.exp()
+        share = log_weights.exp().to(z.dtype)
         return self.unscale(share @ location + (share @ spread) * z, columns)
 
     def bracket_logits(

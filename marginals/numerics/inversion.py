@@ -12,10 +12,10 @@ MAX_ITERATIONS = 2200
 NOISE_OF_SUMS = 64.0
 # Points of a bracket that are evaluated at once, and the most elements for which that pays: few
 # elements take as long as one.
-_SECTIONS, FEW_ELEMENTS = 33, 1024
+_SECTIONS, FEW_ELEMENTS = 65, 1024
 # Brackets in which the function changes by less are left to Newton's method; others are narrowed
 # a few times, which shrinks them by 1e9.
-_SMALL_CHANGE, _MOST_NARROWINGS = 0.1, 6
+_SMALL_CHANGE, _MOST_NARROWINGS = 0.5, 5
 
 
 def invert_monotone(
@@ -85,26 +85,31 @@ def narrow_brackets(
     >>> narrow_brackets(lambda x: (x, torch.ones_like(x)), target, 0 * end, end)[2]
     tensor([2.])
     """
-    start = low
     for _ in range(_MOST_NARROWINGS):
-        low, high, start, change = _narrowed(function, target, low, high)
+        low, high, at_low, at_high = _narrowed(function, target, low, high)
+        change = at_high[0] - at_low[0]
         if not bool((change > _SMALL_CHANGE).any()):
             break
-    return low, high, start
+    share = ((target - at_low[0]) / change).nan_to_num(0.5).clamp(0.0, 1.0).to(low.dtype)
+    width = high - low
+    line = low + width * share
+    # The cubic with the inverse function's values and slopes at both ends, where it stays inside.
+    first, last = ((change / slope).to(low.dtype) for slope in (at_low[1], at_high[1]))
+    bent = 3 * width - 2 * first - last + share * (first + last - 2 * width)
+    curve = low + share * (first + share * bent)
+    return low, high, torch.where((curve > low) & (curve < high), curve, line)
 
 
 def _narrowed(
     function: Callable[[Tensor], tuple[Tensor, Tensor]], target: Tensor, low: Tensor, high: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Shrink brackets by 32; also interpolate, and return the function's change between ends."""
+    """Shrink brackets by 64; also return the function's values and slopes at both ends."""
     steps = torch.linspace(0, 1, _SECTIONS, dtype=low.dtype, device=low.device)
     steps = steps.view(-1, *(1,) * low.ndim)
     points = low * (1 - steps) + high * steps  # (T, ...), no overflow
     points[0], points[-1] = low, high
-    values = function(points)[0]
-    below = values[1:-1] <= target  # (T - 2, ...)
+    found = torch.stack(function(points))  # (2, T, ...)
+    below = found[0, 1:-1] <= target  # (T - 2, ...)
     place = below.to(torch.int64).sum(0, keepdim=True)
-    low, high = points.gather(0, place)[0], points.gather(0, place + 1)[0]
-    at_low, at_high = values.gather(0, place)[0], values.gather(0, place + 1)[0]
-    share = ((target - at_low) / (at_high - at_low)).nan_to_num(0.5).clamp(0.0, 1.0).to(low.dtype)
-    return low, high, low * (1 - share) + high * share, at_high - at_low
+    both = [found.gather(1, at.expand(2, *at.shape)[:, :1])[:, 0] for at in (place, place + 1)]
+    return points.gather(0, place)[0], points.gather(0, place + 1)[0], *both

@@ -157,6 +157,8 @@ def normal_of_logit(t: Tensor) -> tuple[Tensor, Tensor]:
 def _lower_quantile(log_u: Tensor) -> Tensor:
     """Solve for the quantile of a finite log probability of about 1/2 or less."""
     target = log_u.detach()
+    if target.is_cpu and not torch.is_grad_enabled() and bool((target >= _FAR).all()):
+        return torch.special.ndtri(target.double().exp()).to(target.dtype)
     z = _start(target)
     for _ in range(_NEWTON_STEPS):
         z = z - (torch.special.log_ndtr(z) - target) * torch.exp(-_log_hazard(z))

@@ -33,6 +33,10 @@ class Derived:
         # One attribute, replaced as a whole: threads see the values of one set of parameters.
         self._state: tuple[tuple[Tensor, ...], dict[Hashable, Any]] = ((), {})
 
+    def __reduce__(self) -> tuple[type["Derived"], tuple[()]]:
+        """Copy nothing: values may be views of the parameters of the original."""
+        return Derived, ()
+
     def get(self, key: Hashable, parameters: Sequence[Tensor], make: Callable[[], Value]) -> Value:
         """Return `make()`, or what it returned for this key and these parameters before.
 

@@ -292,7 +292,8 @@ class HierarchicalTensor(ComponentTensor):
         if plan is None:
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
-            plan = self._plans[key] = make_plan(self.tree, columns, device, self.mera)
+            with torch.inference_mode(False):  # it serves training too
+                plan = self._plans[key] = make_plan(self.tree, columns, device, self.mera)
         return plan
 
 

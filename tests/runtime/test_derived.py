@@ -74,3 +74,11 @@ def test_values_made_for_inference_serve_other_modes_too() -> None:
     assert not kept.is_inference()
     with torch.no_grad():
         assert made.get("exp", [raw], raw.exp) is kept
+
+
+def test_a_copy_begins_with_nothing_kept() -> None:
+    raw, made = torch.zeros(2), Derived()
+    with torch.no_grad():
+        made.get("view", [raw], lambda: raw[None])
+        twin = copy.deepcopy(made)
+        assert float(twin.get("view", [raw], lambda: raw + 1).sum()) == 2
