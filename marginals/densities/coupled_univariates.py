@@ -136,11 +136,12 @@ class ScaledMixtures(Univariates):
     def bracket(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]:
         """Return ends (..., B, n) between which the quantiles lie."""
         target, shape = columns_first(log_u - log_1mu, self.log_evidence.shape)  # (n, Q, B)
-        parts = (self.log_weights, self.centre, self.log_width.exp())
-        ends = bracket_mixture(
-            target.to(self.centre.dtype), *(part[:, None] for part in parts), "normal"
+        weights, centre, width = (
+            part[:, None] for part in (self.log_weights, self.centre, self.log_width.exp())
         )
-        low, high = self.family.learned.bracket(*(end.flatten(1) for end in ends), self.own)
+        logit = target.to(centre.dtype)
+        low, high = bracket_mixture(logit, weights, centre, width, "normal")
+        low, high = self.family.learned.bracket(low.flatten(1), high.flatten(1), self.own)
         low, high = (columns_last(end.view_as(target), shape) for end in (low, high))
         return low, high
 

@@ -150,20 +150,20 @@ class LeafMixtures(Univariates):
 
     def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return quantiles for log u and log(1 - u), (..., B, n)."""
-        *levels, shape = self._levels(log_u, log_1mu)
-        out = self.leaves.invert(*levels, self.log_weights, self.columns)  # (n, B, Q)
+        low, high, shape = self._levels(log_u, log_1mu)
+        out = self.leaves.invert(low, high, self.log_weights, self.columns)  # (n, B, Q)
         return columns_last(out.mT, shape)
 
     def rough_quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return points near the quantiles, (..., B, n)."""
-        *levels, shape = self._levels(log_u, log_1mu)
-        out = self.leaves.rough_invert(*levels, self.log_weights, self.columns)
+        low, high, shape = self._levels(log_u, log_1mu)
+        out = self.leaves.rough_invert(low, high, self.log_weights, self.columns)
         return columns_last(out.mT, shape)
 
     def bracket(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]:
         """Return ends (..., B, n) between which the quantiles lie."""
-        *levels, shape = self._levels(log_u, log_1mu)
-        low, high = self.leaves.bracket(*levels, self.log_weights, self.columns)
+        low, high, shape = self._levels(log_u, log_1mu)
+        low, high = self.leaves.bracket(low, high, self.log_weights, self.columns)
         return columns_last(low.mT, shape), columns_last(high.mT, shape)
 
     def _levels(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor, torch.Size]:

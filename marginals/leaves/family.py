@@ -194,15 +194,27 @@ class ContinuousLeaves(LeafFamily):
         backend: Backend = QUERY,
     ) -> Tensor:
         """Invert one leaf per cell (n, B) at u, within its bounds."""
+        held = cells.positions(cells.intervals)
+        if 0 < len(held) < len(cells.columns):  # bounds cost more than the inversion
+            rest = [i for i in range(len(cells.columns)) if i not in held]
+
+            def some(at: list[int]) -> Tensor:
+                u, v, chosen = (select(part, at) for part in (log_u, log_1mu, components))
+                own = cells.select([cells.columns[i] for i in at])
+                return self.invert_chosen(u, v, chosen, own, backend)
+
+            order = [*held, *rest]
+            back = sorted(range(len(order)), key=order.__getitem__)
+            return select(torch.cat([some(held), some(rest)]), back)
         lower, upper = cells.by_column()
         exact = lower == upper
-        parts = ((log_u, log_1mu), components, cells.columns, lower.dtype)
+        request = ((log_u, log_1mu), components, cells.columns, lower.dtype)
         if not cells.has_intervals:
-            x = self.quantiles_of_chosen(*parts, backend=backend)
+            x = self.quantiles_of_chosen(*request, backend=backend)
             return torch.where(exact, lower, x)
         free = exact | lower.isnan()
         bounds = torch.where(free, -torch.inf, lower), torch.where(free, torch.inf, upper)
-        x = self.quantiles_of_chosen(*parts, bounds, backend)
+        x = self.quantiles_of_chosen(*request, bounds, backend)
         least = bounds[0].nextafter(torch.full_like(lower, torch.inf))
         return torch.where(exact, lower, x.clamp(least, bounds[1]))
 

@@ -111,5 +111,5 @@ def _narrowed(
     found = torch.stack(function(points))  # (2, T, ...)
     below = found[0, 1:-1] <= target  # (T - 2, ...)
     place = below.to(torch.int64).sum(0, keepdim=True)
-    both = [found.gather(1, at.expand(2, *at.shape)[:, :1])[:, 0] for at in (place, place + 1)]
-    return points.gather(0, place)[0], points.gather(0, place + 1)[0], *both
+    at_low, at_high = (found.gather(1, at.expand(2, *at.shape))[:, 0] for at in (place, place + 1))
+    return points.gather(0, place)[0], points.gather(0, place + 1)[0], at_low, at_high
