@@ -10,6 +10,7 @@ from marginals.cells.evidence import Evidence
 from marginals.leaves.family import LeafEvaluation, LeafFamily, check_positive, normal_like
 from marginals.numerics import draw, index_of, log_matmul, select
 from marginals.runtime.backend import QUERY, Backend
+from marginals.runtime.derived import Derived
 
 
 @final
@@ -40,6 +41,7 @@ class CategoricalLeaves(LeafFamily):
         self.logits = nn.Parameter(torch.zeros(len(categories), width, most))
         codes, counts = torch.arange(most), torch.tensor(self.categories)
         self.register_buffer("absent", codes >= counts[:, None], persistent=False)  # (D, C)
+        self._masses = Derived()
         self.start_as_paper()
 
     @property
@@ -153,9 +155,14 @@ class CategoricalLeaves(LeafFamily):
         return columns * 4 * (width + self.logits.shape[-1])
 
     def _log_mass(self, columns: Sequence[int]) -> Tensor:
-        absent = select(self.absent, columns)[:, None]
-        logits = select(self.logits, columns).masked_fill(absent, -torch.inf)
-        return logits.log_softmax(-1)  # (n, M, C)
+        """Return the log masses of all codes, (n, M, C)."""
+
+        def make() -> Tensor:
+            absent = select(self.absent, columns)[:, None]
+            logits = select(self.logits, columns).masked_fill(absent, -torch.inf)
+            return logits.log_softmax(-1)
+
+        return self._masses.get(tuple(columns), (self.logits,), make)
 
     def _log_sum(
         self, log_mass: Tensor, allowed: Tensor, columns: Sequence[int], host_free: bool = False

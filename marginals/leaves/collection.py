@@ -24,6 +24,9 @@ FAMILIES: dict[str, Callable[..., LeafFamily]] = {
     "shared": SharedLeaves,
 }
 
+# Rows from which on it pays to look for repeated intervals.
+_WORTH_SEARCHING = 64
+
 
 @final
 class Leaves(nn.Module):
@@ -136,6 +139,39 @@ class Leaves(nn.Module):
 
         return self._gather(columns, one)[0]
 
+    def rough_invert(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> Tensor:
+        """Return points (n, B, Q) near the quantiles."""
+
+        def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
+            return [family.rough_invert(log_u[at], log_1mu[at], log_weights[at], own).double()]
+
+        return self._gather(columns, one)[0]
+
+    def bracket(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Return ends (n, B, Q) between which quantiles lie, in float64."""
+
+        def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
+            ends = family.bracket(log_u[at], log_1mu[at], log_weights[at], own)
+            return [end.double() for end in ends]
+
+        low, high = self._gather(columns, one)
+        return low, high
+
+    def tails(
+        self, x: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return CDF, survival function and density of mixtures (n, B, M) at x, (n, Q, B)."""
+
+        def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
+            return list(family.tails(x[at], log_weights[at], own))
+
+        below, above, density = self._gather(columns, one)
+        return below, above, density
+
     def expect(
         self, function: Callable[[Tensor, Sequence[int]], Tensor], columns: Sequence[int]
     ) -> Tensor:
@@ -209,7 +245,8 @@ def _of_family(cells: Evidence, own: list[int], at: list[int]) -> Evidence:
 def _log_values(family: LeafFamily, cells: Evidence, backend: Backend) -> Tensor:
     """Return log values (n, B, M), evaluating each distinct cell once where they repeat."""
     groups = cells.distinct_cells
-    if not groups and cells.has_intervals and not (backend.host_free or cells.lower.is_cuda):
+    worth = cells.has_intervals and len(cells) >= _WORTH_SEARCHING
+    if not groups and worth and not (backend.host_free or cells.lower.is_cuda):
         groups = find_distinct(cells, len(cells) // 2, still=())
     if not groups:
         return family.log_values(cells, backend)
