@@ -21,7 +21,7 @@ from marginals.leaves.atoms import CONTINUOUS
 from marginals.numerics.logspace import Parametrisation
 from marginals.structure import Tree
 from marginals.tensors import ComponentTensor, CPTensor, FullTensor, HierarchicalTensor
-from marginals.tensors.couplings import Couplings
+from marginals.tensors.couplings import LEAST, Couplings
 
 TensorName = Literal["ht", "cp", "mera", "full", "copula"]
 TreeName = Literal["coupled", "varied", "balanced", "random"]
@@ -33,6 +33,9 @@ _MOST_ROWS = 100_000
 # A lattice is coupled if its floor is at most this share of the column's standard deviation: on
 # coarser ones, such as 0 and 1, a floor would blur what the column says about the others.
 _MOST_FLOOR = 0.5
+# The least unique variance of a lattice column: smaller ones are lost in the digits of float32.
+_LEAST_UNIQUE = 1e-9
+_LEVELS = torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)  # where steps are measured
 # Rows with cells beyond the table, such as the first and last cells of a bounded lattice, cost an
 # integral for each step of training.
 _MOST_BEYOND = 0.02
@@ -117,7 +120,8 @@ def build(
     if tied:
         tables = _tables(evidence, {c: lattices[c] for c in tied if c in lattices})
         held = CoupledLattices.of(tables, evidence)
-        model = CoupledDensity(families, Couplings(len(tied), width, rank, common), held)
+        couplings = Couplings(len(tied), width, rank, common, _least(evidence, tied, lattices))
+        model = CoupledDensity(families, couplings, held)
     else:
         how: Parametrisation = "softplus" if init == "paper" else "softmax"
         model = TensorDensity(families, _tensor(tensor, x, width, tree, pool, how, seed))
@@ -217,6 +221,29 @@ def _is_coupled(evidence: Evidence, column: int, table: LatticeTable | None) -> 
     )
     few = float(beyond.double().mean()) <= _MOST_BEYOND and near.any()
     return bool(few and LEAST_STEPS * table.widths[near].max() <= _MOST_FLOOR * spread)
+
+
+def _least(
+    evidence: Evidence, columns: Sequence[int], lattices: Mapping[int, Lattice]
+) -> list[float]:
+    """Return the least unique variance of each coupled column: that of a step, if it has one.
+
+    Columns that nearly equal each other, such as the start and the end of a trip, then determine
+    each other up to their steps, or to 3e-5 standard deviations.
+    """
+    return [_step_variance(evidence, c, lattices[c]) if c in lattices else LEAST for c in columns]
+
+
+def _step_variance(evidence: Evidence, column: int, lattice: Lattice) -> float:
+    """Return the square of 0.8 steps, in the column's standard deviations, within limits."""
+    seen = evidence.select([column]).midpoints().double()
+    seen = seen[seen.isfinite()]
+    spread = float(seen.std()) if len(seen) > 1 else 0.0
+    tables = [lattice(at, at) for at in seen.quantile(_LEVELS).tolist()] if spread > 0 else []
+    widths = [float(table.widths.max()) for table in tables if table is not None]
+    if not widths:
+        return LEAST
+    return min(LEAST, max(_LEAST_UNIQUE, (LEAST_STEPS * max(widths) / spread) ** 2))
 
 
 def _is_fine(evidence: Evidence, column: int) -> bool:
