@@ -44,6 +44,7 @@ class Column:
         atoms: the kind's atoms on the model's scale, in the same order.
         knot: of a column with one bound, the logarithm of the largest distance from it in the data;
             see `open_tail`.
+        soft: of a lattice, the steps from its bounds at which its scale becomes a logarithm.
         margin: a distribution that replaces the column's own margin; it cannot be saved.
         unknown: how a category not seen in training is read: as an "error" or as "missing".
     """
@@ -61,6 +62,7 @@ class Column:
     grain: int = 1
     atoms: tuple[float, ...] = ()
     knot: float | None = None
+    soft: float = 0.0
     margin: "Margin | None" = None
     unknown: str = "error"
 
@@ -155,8 +157,8 @@ class Schema:
         from marginals.columns.lattice_axis import LatticeAxis
 
         atoms = {i: column.atoms for i, column in enumerate(self.columns) if column.atoms}
-        axes = {i: column.axis for i, column in enumerate(self.columns) if i not in atoms}
-        lattices = {i: axis.cells for i, axis in axes.items() if isinstance(axis, LatticeAxis)}
+        axes = [column.axis for column in self.columns]
+        lattices = {i: axis.cells for i, axis in enumerate(axes) if isinstance(axis, LatticeAxis)}
         return {"categories": self.categories, "atoms": atoms, "lattices": lattices}
 
     def reading(self, unknown: str) -> "Schema":
@@ -283,7 +285,7 @@ def _kind_from_dict(stored: Mapping[str, Any]) -> Kind:
 def _check_stored(column: Column) -> None:
     """Refuse a stored column that would fail only later, and silently."""
     knot = 0.0 if column.knot is None else column.knot
-    numbers = (column.location, column.scale, column.offset, knot, *column.atoms)
+    numbers = (column.location, column.scale, column.offset, column.soft, knot, *column.atoms)
     whole = (column.reference, column.grain)
     texts = (column.dtype, column.reason, *column.notes)
     sound = (

@@ -11,6 +11,7 @@ from marginals import structure
 from marginals.cells.evidence import Evidence, as_evidence
 from marginals.cells.lattice_table import Lattice, LatticeTable
 from marginals.densities.coupled import CoupledDensity
+from marginals.densities.coupled_atoms import CoupledAtoms, smooth_shares, without_atoms
 from marginals.densities.coupled_lattices import FINE_WIDTH, LEAST_STEPS, CoupledLattices
 from marginals.densities.em_start import start_by_em
 from marginals.densities.mixture_em import fit_components
@@ -33,6 +34,8 @@ _MOST_ROWS = 100_000
 # A lattice is coupled if its floor is at most this share of the column's standard deviation: on
 # coarser ones, such as 0 and 1, a floor would blur what the column says about the others.
 _MOST_FLOOR = 0.5
+# A column with atoms is coupled if at least this share of its values is at none.
+_LEAST_SMOOTH = 0.02
 # The least unique variance of a lattice column: smaller ones are lost in the digits of float32.
 _LEAST_UNIQUE = 1e-9
 _LEVELS = torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)  # where steps are measured
@@ -79,7 +82,8 @@ def build(
         pool: How many groups a node of the tree joins.
         rank, common: Number of factors of each copula component, and common to all.
         coupled: Columns to couple inside copula components. The default is all continuous columns
-            without atoms whose cells are mostly exact, and all lattices that are fine enough.
+            whose cells are mostly exact, and all lattices that are fine enough, but for columns
+            that are nearly always at an atom.
         categories: Number of categories of each categorical column.
         atoms: Points of positive mass of each column that has any.
         lattices: For each column whose cells are those of a lattice, a function that tabulates
@@ -118,9 +122,10 @@ def build(
     families = _leaves(x.shape[1], width, family, categories, atoms, tied)
     model: TensorDensity | CoupledDensity
     if tied:
-        tables = _tables(evidence, {c: lattices[c] for c in tied if c in lattices})
-        held = CoupledLattices.of(tables, evidence)
-        couplings = Couplings(len(tied), width, rank, common, _least(evidence, tied, lattices))
+        bare = without_atoms(evidence, {c: atoms[c] for c in tied if c in atoms})
+        tables = _tables(bare, {c: lattices[c] for c in tied if c in lattices})
+        held = CoupledLattices.of(tables, bare, _atoms(evidence, bare, tied, atoms, tables))
+        couplings = Couplings(len(tied), width, rank, common, _least(bare, tied, lattices))
         model = CoupledDensity(families, couplings, held)
     else:
         how: Parametrisation = "softplus" if init == "paper" else "softmax"
@@ -151,6 +156,8 @@ def start(
     else:
         by_em = False
     generator = torch.Generator().manual_seed(seed)
+    if isinstance(model, CoupledDensity):
+        x = model.lattices.atoms.apart(x)
     rows = _complete_rows(x, model.leaves.width, generator)  # (M, D)
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
         family.scale_to(x[:, list(owned)].T)
@@ -176,11 +183,33 @@ def couplable(
     lattices: Mapping[int, Lattice] | None = None,
 ) -> tuple[int, ...]:
     """Return the columns that copula components couple by default."""
+    bare = without_atoms(evidence, atoms)
+    rare = {c for c in atoms if _observed(bare, c) < max(2, _LEAST_SMOOTH * _observed(evidence, c))}
     # Several intervals in a row would cost an integral over all of them at each step.
-    exact = [c for c in evidence.columns if _is_mostly_exact(evidence, c)]
-    tables = _tables(evidence, lattices or {})
-    found = {*exact, *(c for c, table in tables.items() if _is_coupled(evidence, c, table))}
-    return tuple(sorted(c for c in found if c not in categories and c not in atoms))
+    exact = [c for c in evidence.columns if _is_mostly_exact(bare, c)]
+    tables = _tables(bare, lattices or {})
+    found = {*exact, *(c for c, table in tables.items() if _is_coupled(bare, c, table))}
+    return tuple(sorted(found - rare - set(categories)))
+
+
+def _atoms(
+    evidence: Evidence,
+    bare: Evidence,
+    columns: Sequence[int],
+    atoms: Mapping[int, Sequence[float]],
+    tables: Mapping[int, LatticeTable | None],
+) -> CoupledAtoms:
+    """Return the atoms of coupled columns; `bare` is the evidence without them."""
+    points = {c: sorted(atoms[c]) for c in columns if c in atoms}
+    shares = {
+        c: smooth_shares(own, evidence.select([c]), bare.select([c]), tables.get(c))
+        for c, own in points.items()
+    }
+    return CoupledAtoms(points, len(evidence.columns), shares)
+
+
+def _observed(evidence: Evidence, column: int) -> int:
+    return int((~evidence.select([column]).lower.isnan()).sum())
 
 
 def _is_mostly_exact(evidence: Evidence, column: int) -> bool:
@@ -264,11 +293,10 @@ def _coupled(
 ) -> tuple[int, ...]:
     if requested is None:
         return couplable(evidence, categories, atoms, lattices)
-    wrong = [c for c in requested if c in categories or c in atoms]
+    wrong = [c for c in requested if c in categories]
     if wrong:
         raise ValueError(
-            "Expected `coupled` to name continuous columns without atoms; got column "
-            f"{wrong[0]}. Leave it out."
+            f"Expected `coupled` to name continuous columns; got column {wrong[0]}. Leave it out."
         )
     return tuple(sorted(requested))
 
@@ -312,6 +340,8 @@ def _leaves(
     both = sorted(set(categories) & set(atoms))
     if both:
         raise ValueError(f"Expected no atoms in categorical columns; got them in {both}.")
+    marked = {c: points for c, points in atoms.items() if c in first}
+    atoms = {c: points for c, points in atoms.items() if c not in first}
     taken = {*categories, *atoms, *first}
     plain = [c for c in range(columns) if c not in taken]
     families: dict[tuple[int, ...], LeafFamily] = {}
@@ -325,6 +355,10 @@ def _leaves(
     if categories:
         owned = tuple(sorted(categories))
         families[owned] = CategoricalLeaves([categories[c] for c in owned], width)
+    if marked:  # in the order of `CoupledAtoms.points`
+        owned = tuple(range(columns, columns + len(marked)))
+        counts = [len(marked[c]) + 1 for c in first if c in marked]
+        families[owned] = CategoricalLeaves(counts, width)
     return Leaves(list(families.values()), list(families))
 
 

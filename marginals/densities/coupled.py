@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
+from marginals.densities.coupled_atoms import AtomMixtures
+from marginals.densities.coupled_components import CoupledComponents
 from marginals.densities.coupled_draws import draw_scores, draw_values
-from marginals.densities.coupled_intervals import Tied, log_intervals, tie
-from marginals.densities.coupled_lattices import Components, CoupledLattices, Settled
+from marginals.densities.coupled_intervals import tie
+from marginals.densities.coupled_lattices import CoupledLattices, Settled
 from marginals.densities.coupled_nodes import conditionals_given_ranges, node_cost
 from marginals.densities.coupled_univariates import Interleaved, ScaledMixtures
 from marginals.densities.density import in_batches
@@ -24,11 +26,9 @@ from marginals.leaves import Leaves, SharedLeaves
 from marginals.numerics import (
     draw_many,
     factors,
-    index_of,
     log_normal_density,
     log_shares,
     logsumexp,
-    select,
     sum_of_others,
 )
 from marginals.numerics.regression import conditional_of_rows
@@ -71,7 +71,8 @@ class CoupledDensity(LeafDensity):
         leaves: the univariate families. The columns of the first, `SharedLeaves` with a normal
             base, are coupled.
         couplings: weights and correlations.
-        lattices: tables of the coupled columns that are lattices; see `coupled_lattices.py`.
+        lattices: tables of the coupled columns that are lattices, see `coupled_lattices.py`, and
+            atoms of coupled columns. The leaves of their marks come after those of the columns.
     """
 
     def __init__(
@@ -97,6 +98,28 @@ class CoupledDensity(LeafDensity):
                 f"{self.lattices.columns}. Leave the others out."
             )
 
+        marks = self.lattices.atoms.categories
+        if list(leaves.categories[leaves.columns - len(marks) :]) != marks:
+            raise ValueError(
+                f"Expected `leaves` to end with marks of {marks} categories; got "
+                f"{leaves.categories}."
+            )
+
+    @property
+    def columns(self) -> int:
+        """Number of columns D, without the marks."""
+        return self.leaves.columns - len(self.lattices.atoms.points)
+
+    @property
+    def categories(self) -> tuple[int | None, ...]:
+        """The number of categories of each column, None for a continuous one."""
+        return self.leaves.categories[: self.columns]
+
+    @property
+    def atoms(self) -> dict[int, tuple[float, ...]]:
+        """The points with positive mass, by column."""
+        return {**self.leaves.atoms, **self.lattices.atoms.points}
+
     @property
     def coupled(self) -> tuple[int, ...]:
         """The columns that are coupled within components."""
@@ -113,8 +136,8 @@ class CoupledDensity(LeafDensity):
         """Return evidence with points for the cells of lattices, and the log widths (B,)."""
         if not self.lattices.hold(evidence):
             return evidence, None
-        found = self.lattices.settle(evidence, most=1)
-        return found.evidence, found.log_widths()
+        found = self.lattices.settle_once(evidence)
+        return (evidence, None) if found is None else (found.evidence, found.log_widths())
 
     def contract_given(
         self, requested: Evidence, given: Evidence, place: Tensor | None
@@ -172,7 +195,8 @@ class CoupledDensity(LeafDensity):
         found = self.lattices.settle(known)
         plain = not found.is_expanded and not self._has_ranges(found.evidence)
         # The cell of a column itself is no evidence about it.
-        alone = [c for c in asked if c in known.columns and c in self.coupled and not plain]
+        again = self.coupled if not plain else tuple(self.lattices.atoms.points)
+        alone = [c for c in asked if c in known.columns and c in again]
         parts = self._univariates(found, [c for c in asked if c not in alone])
         for c in alone:
             parts += self._univariates(self.lattices.settle(known.without(c)), [c])
@@ -191,10 +215,23 @@ class CoupledDensity(LeafDensity):
         if loose:
             outside = self._outside(known, loose, self._values(known))
             parts.append(leaf_mixtures_of(LeafMixtures(self.leaves, loose, outside), given))
-        if tied:
-            found = scaled_mixtures_of(self._given_ranges(known, tied), given)
-            parts += on_lattices(found, self.lattices)
+        atoms = self.lattices.atoms
+        plain = [c for c in tied if c not in atoms.points]
+        if plain:
+            parts += self._smooth(given, plain)
+        for c in tied:
+            if c in atoms.points:
+                marks = [atoms.marks[c]]
+                outside = self._outside(known, marks, self._values(known))
+                mark = leaf_mixtures_of(LeafMixtures(self.leaves, marks, outside), given)
+                (smooth,) = self._smooth(given.joined(marks[0], len(atoms.points[c])), [c])
+                parts.append(AtomMixtures(atoms.points[c], mark, smooth))
         return parts
+
+    def _smooth(self, given: Settled, asked: Sequence[int]) -> list[Univariates]:
+        """Return univariates of coupled columns without their atoms."""
+        found = scaled_mixtures_of(self._given_ranges(given.evidence, asked), given)
+        return on_lattices(found, self.lattices)
 
     def sample_rows(
         self, given: Evidence, draws: int, generator: torch.Generator | None = None
@@ -229,6 +266,11 @@ class CoupledDensity(LeafDensity):
     # Parts ------------------------------------------------------------------------------------
 
     @property
+    def _gauss(self) -> CoupledComponents:
+        """The components of the coupled columns."""
+        return CoupledComponents(self._family, self.couplings, self.lattices, self.coupled)
+
+    @property
     def _family(self) -> SharedLeaves:
         family = self.leaves.families[0]
         assert isinstance(family, SharedLeaves)
@@ -253,74 +295,13 @@ class CoupledDensity(LeafDensity):
         cells = evidence.select(tied)
         dense = len(tied) <= _DENSE_COLUMNS
         if cells.complete and dense:
-            return _Values(apart, self._log_complete(cells, backend.host_free), nothing)
+            return _Values(apart, self._gauss.log_complete(cells, backend.host_free), nothing)
         if 0 < len(cells.patterns) <= _FEW_PATTERNS and dense:
-            return _Values(apart, self._log_patterns(cells, backend.host_free), nothing)
-        scored = self._tie(cells)
-        exact = self._log_exact(scored, backend.host_free)
+            return _Values(apart, self._gauss.log_patterns(cells, backend.host_free), nothing)
+        scored = self._gauss.tie(cells)
+        exact = self._gauss.log_exact(scored, backend.host_free)
         others = self.couplings.log_weights() + apart.sum(0) + exact  # (B, K)
-        return _Values(apart, exact, self._log_ranges(scored, others))
-
-    def _own(self, columns: Sequence[int]) -> list[int]:
-        """Return the positions of coupled columns in their family."""
-        return [self.coupled.index(c) for c in columns]
-
-    def _components(self, own: Sequence[int]) -> Components:
-        """Return the components of some coupled columns, by their positions in the family."""
-        loadings, unique = (select(part, own, 1) for part in self.couplings.loadings())
-        location, log_scale = self._family.locations(own), self._family.log_scales(own)
-        found = Components(location, log_scale, loadings, unique)
-        if not any(self.coupled[i] in self.lattices.columns for i in own):
-            return found
-        return found.with_floor(select(self.lattices.log_floor(self._family, self.coupled), own))
-
-    def _log_complete(self, cells: Evidence, host_free: bool = False) -> Tensor:
-        """Return the log value of coupled cells that are all exact, (B, K)."""
-        own = self._own(cells.columns)
-        y, log_slope = self._family.scale(cells.upper.T, own)
-        parts = self._components(own)
-        value = factors.log_density_of_rows(
-            y.T,
-            parts.location.T,
-            parts.log_scale.T,
-            parts.loadings,
-            parts.unique,
-            host_free=host_free,
-        )
-        return value + log_slope.sum(0)[:, None]
-
-    def _log_patterns(self, cells: Evidence, host_free: bool) -> Tensor:
-        """Return the log value of coupled cells with few patterns of missing ones, (B, K)."""
-        seen = ~cells.upper.isnan()  # (B, n)
-        value = self.couplings.raw.new_zeros(len(cells), len(self.couplings.raw))
-        for known in set(cells.patterns):
-            if known:
-                bits = index_of([int(c in known) for c in cells.columns], seen.device).bool()
-                match = (seen == bits).all(1)
-                # Rows with other patterns are computed too, then masked.
-                some = cells.select([c for c in cells.columns if c in known])
-                part = self._log_complete(some, host_free)
-                value = torch.where(match[:, None], part, value)
-        return value
-
-    def _tie(self, cells: Evidence) -> Tied:
-        """Bring coupled cells onto the scale of their components' scores."""
-        own = self._own(cells.columns)
-        return tie(self._family, own, self._components(own), cells)
-
-    def _log_exact(self, tied: Tied, host_free: bool = False) -> Tensor:
-        """Return the log density of the exact coupled cells under each component, (B, K)."""
-        parts = (tied.scores, tied.loadings, tied.unique, tied.exact, tied.patterns)
-        return factors.log_density(*parts, host_free=host_free) + tied.log_slope
-
-    def _log_ranges(self, tied: Tied, log_weights: Tensor) -> Tensor:
-        """Return the log probability of ranges given the exact coupled cells, (B, K).
-
-        The components have log weights (B, K) given all other evidence.
-        """
-        if tied.low is None:
-            return torch.zeros_like(log_weights)
-        return log_intervals(tied, log_weights).to(log_weights.dtype)
+        return _Values(apart, exact, self._gauss.log_ranges(scored, others))
 
     def _log_given(
         self, asked: Evidence, known: Evidence, weights: Tensor, ranges: Tensor
@@ -339,9 +320,9 @@ class CoupledDensity(LeafDensity):
             return self._values(asked).total()
         value = self._values(asked.select(loose)).total()
         mine, theirs = asked.select(tied), known.select(held)
-        both = self._tie(mine.join(theirs))
-        alone = self._tie(theirs)
-        value = value + self._log_ranges(both, value + weights) - ranges
+        both = self._gauss.tie(mine.join(theirs))
+        alone = self._gauss.tie(theirs)
+        value = value + self._gauss.log_ranges(both, value + weights) - ranges
         exact = (mine.lower == mine.upper).any(1)
         if not bool(exact.any()):
             return value  # densities of the evidence alone, which cancel
@@ -370,17 +351,17 @@ class CoupledDensity(LeafDensity):
         if self._is_complete(cells) and not set(held) & set(asked):
             return self._scaled_of_rows(known, cells, asked)
         tied = sorted({*known.columns, *asked} & set(self.coupled))
-        scored = self._tie(known.select(tied))
+        scored = self._gauss.tie(known.select(tied))
         joint = self.couplings.log_weights().expand(len(known), -1)  # (B, K)
         if loose:
             joint = joint + self.leaves.log_values(known.select(loose)).sum(0)
-        joint = joint + self._log_exact(scored)
+        joint = joint + self._gauss.log_exact(scored)
         index = torch.tensor([tied.index(c) for c in asked], device=joint.device)
         mean, variance = factors.conditional(
             scored.scores, scored.loadings, scored.unique, scored.exact, index
         )  # (n, B, K)
-        own = self._own(asked)
-        location, log_scale = (part[:, None] for part in self._components(own)[:2])
+        own = self._gauss.own(asked)
+        location, log_scale = (part[:, None] for part in self._gauss.components(own)[:2])
         z = scored.scores[..., index].permute(2, 0, 1)
         log_width = 0.5 * variance.log()
         # Take an observed cell's own contribution out again; its slope is the same for all.
@@ -409,11 +390,11 @@ class CoupledDensity(LeafDensity):
         loose, held = self._split(known.columns)
         joint = self.couplings.log_weights().expand(len(known), -1)  # (B, K)
         if held:
-            joint = joint + self._log_complete(cells)
+            joint = joint + self._gauss.log_complete(cells)
         if loose:
             joint = joint + self.leaves.log_values(known.select(loose)).sum(0)
-        own = self._own((*held, *asked))
-        location, log_scale, loadings, unique = self._components(own)
+        own = self._gauss.own((*held, *asked))
+        location, log_scale, loadings, unique = self._gauss.components(own)
         y, _ = self._family.scale(cells.upper.T, own[: len(held)])
         centre, log_width = conditional_of_rows(
             y.T, location.T, log_scale.T, loadings, unique, len(asked)
@@ -433,11 +414,11 @@ class CoupledDensity(LeafDensity):
         log_weights = self._values(known).total() + self.couplings.log_weights()  # (B, K)
         tied = sorted({*known.columns, *asked} & set(self.coupled))
         index = torch.tensor([tied.index(c) for c in asked], device=log_weights.device)
-        found = conditionals_given_ranges(self._tie(known.select(tied)), log_weights, index)
-        own = self._own(asked)
+        found = conditionals_given_ranges(self._gauss.tie(known.select(tied)), log_weights, index)
+        own = self._gauss.own(asked)
         location, log_scale = (
             part[:, found.component].to(found.mean)  # (n, B, M)
-            for part in self._components(own)[:2]
+            for part in self._gauss.components(own)[:2]
         )
         out = ScaledMixtures(
             self._family,
@@ -477,9 +458,9 @@ class CoupledDensity(LeafDensity):
     ) -> Tensor:
         """Draw all columns given the components of each draw (B, S), (B, S, D)."""
         draws = components.shape[1]
-        rows = given.lower.new_empty(*components.shape, self.columns)
-        loose, tied = self._split(range(self.columns))
-        cells, parts = given.select(self.coupled), self._components(range(len(self.coupled)))
+        rows = given.lower.new_empty(*components.shape, self.leaves.columns)
+        loose, tied = self._split(range(self.leaves.columns))
+        cells, parts = given.select(self.coupled), self._gauss.components(range(len(self.coupled)))
         scored = tie(self._family, range(len(self.coupled)), parts, cells, rows.dtype)
         drawn = draw_scores(scored, components, rows.dtype, generator)
         rows[..., tied] = draw_values(
@@ -490,7 +471,7 @@ class CoupledDensity(LeafDensity):
             cells = given.select(loose).repeat(draws)
             values = self.leaves.sample(chosen, cells, generator)  # (n, B S)
             rows[..., loose] = values.T.reshape(*components.shape, len(loose)).to(rows.dtype)
-        return rows
+        return self.lattices.atoms.joined(rows)
 
     def _draw_cost(self, given: Evidence) -> int:
         columns, width = self.couplings.size

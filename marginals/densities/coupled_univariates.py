@@ -189,6 +189,12 @@ class Interleaved(Univariates):
         flags = {c: f for p in self.parts for c, f in zip(p.columns, p.discrete, strict=True)}
         self.discrete = tuple(flags[c] for c in self.columns)
 
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points of positive mass of each column that is not categorical."""
+        every = {c: f for p in self.parts for c, f in zip(p.columns, p.atoms, strict=True)}
+        return tuple(every[c] for c in self.columns)
+
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
         wide = x.expand(torch.broadcast_shapes(x.shape, (1, len(self.columns))))

@@ -45,7 +45,7 @@ def start_by_em(model: CoupledDensity, x: Tensor, seed: int = 0, scales: bool = 
     # Imported here: most sessions start no mixture, and these take most of a second.
 
     generator = torch.Generator().manual_seed(seed)
-    x = x[torch.randperm(len(x), generator=generator)[:_MOST_ROWS]]
+    x = model.lattices.atoms.apart(x[torch.randperm(len(x), generator=generator)[:_MOST_ROWS]])
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
         family.scale_to(x[:, list(owned)].T)
         if isinstance(family, SharedLeaves):

@@ -157,6 +157,11 @@ class UnionUnivariates(Univariates):
         weights, total = log_shares(joint.mT + log_scale)  # (B, n, K), (B, n)
         self.log_weights, self.log_evidence = weights.mT.to(own), total.to(own)
 
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points of positive mass of each column that is not categorical."""
+        return self.inner.atoms
+
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
         found = self.inner.evaluate(self._repeated(x))

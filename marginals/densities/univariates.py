@@ -24,6 +24,11 @@ class Univariates(ABC):
     """The log value of the evidence on the other columns, (B, n)."""
     discrete: tuple[bool, ...]
 
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points of positive mass of each column that is not categorical."""
+        return ((),) * len(self.columns)
+
     @abstractmethod
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
@@ -115,6 +120,12 @@ class LeafMixtures(Univariates):
         self.log_evidence = total.T
         self.discrete = tuple(leaves.family_of(c)[0].discrete for c in self.columns)
 
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points of positive mass of each column that is not categorical."""
+        points = self.leaves.atoms
+        return tuple(points.get(c, ()) for c in self.columns)
+
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
         cells, shape = columns_first(x, self.log_evidence.shape)  # (n, Q, B)
@@ -179,6 +190,12 @@ class UnivariateMixture(Univariates):
         self.discrete = tuple(discrete)
         shares, self.log_evidence = log_shares(log_weights.movedim(0, -1))
         self.log_weights = shares.movedim(-1, 0)
+
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points of positive mass of each column that is not categorical."""
+        every = zip(*(member.atoms for member in self.members), strict=True)
+        return tuple(tuple(sorted(set().union(*points))) for points in every)
 
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
@@ -250,6 +267,7 @@ def mixture_quantile(
     target = (log_u - log_1mu).to(low.dtype).expand(low.shape)
     # A bracket of one point settles the categorical columns at once.
     start = torch.where(discrete, high, low)
+    start, high = _at_atoms(mixture, target, start, high)
     near = bool((target.abs() < FARTHEST_PLAIN).all())
 
     def plain(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -263,6 +281,25 @@ def mixture_quantile(
     for x in (smooth.nextafter(up), smooth, smooth.nextafter(down)):
         smooth = torch.where(function(x)[0] >= target, x, smooth)
     return torch.where(discrete, codes, smooth)
+
+
+def _at_atoms(
+    mixture: Univariates, target: Tensor, low: Tensor, high: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Set brackets (..., B, n) to an atom where the CDF passes the log odds in its jump.
+
+    Bisection would only creep up to it.
+    """
+    most = max(map(len, mixture.atoms), default=0)
+    rows = [(*points, *[torch.nan] * (most - len(points))) for points in mixture.atoms]
+    for points in torch.tensor(rows, dtype=low.dtype, device=low.device).T:  # (n,)
+        atom = points.nan_to_num()
+        before = atom.nextafter(torch.full_like(atom, -torch.inf))
+        odds = (mixture.logit_and_slope(x[None])[0] for x in (before, atom))  # (B, n)
+        below, reached = odds
+        inside = points.isfinite() & (below < target) & (target <= reached)
+        low, high = torch.where(inside, atom, low), torch.where(inside, atom, high)
+    return low, high
 
 
 def _smallest_codes(mixture: Univariates, log_u: Tensor, low: Tensor, high: Tensor) -> Tensor:

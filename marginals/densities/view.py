@@ -144,6 +144,11 @@ class ViewUnivariates(Univariates):
         self.inner, self.columns, self.discrete = inner, tuple(columns), inner.discrete
         self.log_evidence = inner.log_evidence - log_given
 
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points of positive mass of each column that is not categorical."""
+        return self.inner.atoms
+
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
         return self.inner.evaluate(x)
