@@ -60,6 +60,7 @@ def build(
     categories: Mapping[int, int] | None = None,
     atoms: Mapping[int, Sequence[float]] | None = None,
     lattices: Mapping[int, Lattice] | None = None,
+    alone: Sequence[int] = (),
     init: Init = "data",
     sample_weight: Tensor | None = None,
     dtype: torch.dtype = torch.float32,
@@ -88,6 +89,7 @@ def build(
         atoms: Points of positive mass of each column that has any.
         lattices: For each column whose cells are those of a lattice, a function that tabulates
             them. Copula components couple such a column by points instead of cells.
+        alone: Categorical columns that are independent of all others: one table of probabilities.
         init: "data" starts component k as a narrow kernel on a random row, with weights near the
             diagonal; "paper" uses the paper's parametrisation and start; "em" starts copula
             components as a Gaussian mixture, others, unless their leaves are neural, as a mixture
@@ -119,7 +121,7 @@ def build(
             )
         leaves = "normal"
     family = _family(leaves or "neural", depth, hidden)
-    families = _leaves(x.shape[1], width, family, categories, atoms, tied)
+    families = _leaves(x.shape[1], width, family, categories, atoms, tied, alone)
     model: TensorDensity | CoupledDensity
     if tied:
         bare = without_atoms(evidence, {c: atoms[c] for c in tied if c in atoms})
@@ -181,8 +183,12 @@ def couplable(
     categories: Mapping[int, int],
     atoms: Mapping[int, Sequence[float]],
     lattices: Mapping[int, Lattice] | None = None,
+    alone: Sequence[int] = (),
 ) -> tuple[int, ...]:
-    """Return the columns that copula components couple by default."""
+    """Return the columns that copula components couple by default.
+
+    The options are those of `build`; categorical columns, alone or not, are not coupled.
+    """
     bare = without_atoms(evidence, atoms)
     rare = {c for c in atoms if _observed(bare, c) < max(2, _LEAST_SMOOTH * _observed(evidence, c))}
     # Several intervals in a row would cost an integral over all of them at each step.
@@ -330,6 +336,7 @@ def _leaves(
     categories: Mapping[int, int],
     atoms: Mapping[int, Sequence[float]],
     first: Sequence[int],
+    alone: Sequence[int],
 ) -> Leaves:
     """Make the leaf families of all columns; the columns `first` get one of their own."""
     for name, named in (("categories", categories), ("atoms", atoms)):
@@ -352,9 +359,11 @@ def _leaves(
     if atoms:
         owned = tuple(sorted(atoms))
         families[owned] = AtomLeaves([atoms[c] for c in owned], width, family)
-    if categories:
-        owned = tuple(sorted(categories))
-        families[owned] = CategoricalLeaves([categories[c] for c in owned], width)
+    for common in (False, True):
+        owned = tuple(c for c in sorted(categories) if (c in alone) == common)
+        if owned:
+            counts = [categories[c] for c in owned]
+            families[owned] = CategoricalLeaves(counts, width, common)
     if marked:  # in the order of `CoupledAtoms.points`
         owned = tuple(range(columns, columns + len(marked)))
         counts = [len(marked[c]) + 1 for c in first if c in marked]

@@ -154,6 +154,8 @@ def _points(model: CoupledDensity, x: Tensor) -> Tensor:
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
         own = x[:, list(owned)]
         if isinstance(family, CategoricalLeaves):
+            if family.common:
+                continue
             parts.append(category_indicators(own, family.categories))
         elif isinstance(family, SharedLeaves):
             on_scale = family.scale(own.T, range(len(owned)))[0].T.double()
