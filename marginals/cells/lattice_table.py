@@ -22,11 +22,15 @@ class LatticeTable:
         points: one point inside each cell, (C,). The density there, times the width, is the cell's
             mass.
         widths: the slopes of the model's scale at the points, per step, (C,).
+        below, above: how many of the first and the last cells lie beyond the values of the column,
+            and are parts of the infinite cells of its first and last value.
     """
 
     ends: Floats
     points: Floats
     widths: Floats
+    below: int = 0
+    above: int = 0
 
     def __len__(self) -> int:
         return len(self.points)

@@ -10,6 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from marginals.checking.significance import TOLERANCE
+from marginals.columns.dtypes import float_type, name_of
+from marginals.columns.value_grid import infer_step
 from marginals.synthesis.comparable_cells import Cells, Floats
 
 Flags = npt.NDArray[np.bool_]
@@ -18,7 +20,6 @@ _FEW = 12  # distinct numbers that are listed as a set
 _REPEATS = 5  # rows per value from which numbers are a set, or categories determine others
 _FIRST = 500  # rows that most candidates fail on
 _IMPLIED = 0.01  # rows of independent columns that must break a rule about two of them
-_DECIMALS = 6
 _SECOND = 1e9  # nanoseconds
 _ON_GRID = 1e-3  # of a step: rounding of floats
 _HEADER = ("rule", "kind", "first", "second", "broken", "chance", "off")
@@ -97,10 +98,12 @@ def _of_column(column: Cells, frame: pd.DataFrame, place: int) -> list[Rule]:
     if kind != "M" and low >= 0:
         rules.append(Rule(f"{name} >= 0", "sign", (place,), lambda x: x < 0))
     unit = 1.0 if kind == "number" else _SECOND  # nanoseconds of an epoch are rounded as floats
-    step = grid_step(distinct / unit)
-    if step is not None:
+    eps = float(np.finfo(float_type(name_of(frame[name].dtype))).eps)
+    grid = infer_step(distinct / unit, eps=eps)
+    if grid is not None and not grid.off:
+        step = grid.step
         shown = f"{step:g}" if kind == "number" else str(pd.Timedelta(step, "s"))
-        off = partial(_leaves_grid, start=low / unit, step=step, unit=unit)
+        off = partial(_leaves_grid, start=grid.offset, step=step, unit=unit)
         rules.append(Rule(f"{name} in steps of {shown}", "grid", (place,), off))
     return rules
 
@@ -112,24 +115,6 @@ def _values(column: Cells, distinct: Floats, frame: pd.DataFrame, place: int) ->
     else:
         text = f"{column.name} has one of its {len(distinct)} values"
     return Rule(text, "values", (place,), lambda x: ~np.isnan(x) & ~np.isin(x, distinct))
-
-
-def grid_step(distinct: Floats) -> float | None:
-    """Return the step of the grid on which rising values lie, counted from the first; else None.
-
-    >>> grid_step(np.array([0.1, 0.35, 0.85])), grid_step(np.array([3.0, 8.0, 18.0]))
-    (0.25, 5.0)
-    >>> grid_step(np.array([0.1, 0.1 + np.pi, 7.2])) is None
-    True
-    """
-    away = distinct - distinct[0]
-    for decimals in range(_DECIMALS + 1):
-        scaled = away * 10.0**decimals
-        if scaled[-1] >= 2**53 or len(distinct) < 2:
-            return None
-        if _off_grid(scaled, 1.0).max() <= _ON_GRID:
-            return float(np.gcd.reduce(scaled.round().astype(np.int64)) / 10**decimals)
-    return None
 
 
 def _leaves_grid(values: Floats, start: float, step: float, unit: float) -> Flags:

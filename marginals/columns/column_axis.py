@@ -10,7 +10,7 @@ from marginals.columns.cell_reading import Floats, number_of
 from marginals.columns.dtypes import family, unit
 from marginals.columns.glued_axis import GluedAxis
 from marginals.columns.kinds import Categorical, Discrete, Integer, Kind
-from marginals.columns.lattice_axis import LatticeAxis
+from marginals.columns.lattice_axis import LatticeAxis, softness
 from marginals.columns.schema import Column
 from marginals.columns.smooth_axis import SmoothAxis, with_atoms
 from marginals.columns.table_axis import TableAxis
@@ -50,7 +50,7 @@ def axis_of(column: Column) -> Axis:
 
 def standardised(column: Column, values: Floats) -> Column:
     """Return the column with location, scale, knot and atoms fitted to numbers that are finite."""
-    bare = replace(column, location=0.0, scale=1.0, knot=None).axis
+    bare = replace(column, location=0.0, scale=1.0, knot=None, soft=0.0).axis
     if isinstance(bare, CodeAxis | TableAxis):
         return column
     values = values[np.isfinite(values)]
@@ -58,7 +58,9 @@ def standardised(column: Column, values: Floats) -> Column:
         inside = (values > bare.lower) & (values < bare.upper)
         values = bare.bent(values[inside & ~np.isin(values, bare.points)])
     elif isinstance(bare, LatticeAxis):
-        values = bare.point(values[~bare.at_atom(values)])
+        values = values[~bare.at_atom(values)]
+        column = replace(column, soft=softness(bare, values))
+        values = replace(bare, column=replace(bare.column, soft=column.soft)).point(values)
     values = values[np.isfinite(values)]
     location, scale = _moments(values)
     if isinstance(bare, LatticeAxis) and abs(location) > _FAR:

@@ -100,7 +100,8 @@ def _column(
     column = Column(name, found.kind, found.dtype, found.reason, notes=found.notes)
     if isinstance(column.kind, Categorical):
         own = isinstance(series.dtype, pd.CategoricalDtype) and bool(series.dtype.ordered)
-        column = replace(column, ordered=own or column.kind.ordered)
+        alone = not column.declared and any("identifier" in note for note in column.notes)
+        column = replace(column, ordered=own or column.kind.ordered, alone=alone)
         # Raises for a value that is none of the categories.
         read_ends(replace(column, unknown=unknown), series, upper)
         return column
@@ -321,7 +322,10 @@ def _category_notes(count: int, rows: int, found: str) -> tuple[str, ...]:
     if found in ("date", "datetime"):
         notes.append("times as objects are categories: convert with pd.to_datetime")
     if count > 20 and count > rows / 2:
-        notes.append(f"{count} categories in {rows} rows: leave it out if it is an identifier")
+        notes.append(
+            f"{count} categories in {rows} rows, independent of all other columns: leave it out if "
+            "it is an identifier, or declare it"
+        )
     return tuple(notes)
 
 

@@ -4,7 +4,7 @@ Only this module says when a number is a value of the lattice: see `_NEAR`.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
@@ -19,7 +19,7 @@ from marginals.columns.open_tail import bend_tail, log_bend, unbend_tail
 from marginals.columns.schema import Column
 from marginals.columns.value_grid import rational
 
-__all__ = ["LatticeAxis"]
+__all__ = ["LatticeAxis", "softness"]
 
 # A number within this many steps of a lattice value is that value: 0.1 + 0.2 is 0.3, and so is the
 # 0.3 of float32.
@@ -30,8 +30,12 @@ _LOOSE = 0.05
 _FINE = 500.0
 _MOST = float(np.finfo(np.float64).max)
 _MOST_UNIT = 10**15  # whole numbers beyond are rounded as floats
+# Next to a bound, 0.8 steps should be at most this share of the values' deviation, or else that.
+_SHARES = (0.25, 0.5)
+_STEPS = 0.8
+_ROWS = 5000  # enough for a deviation
 # Cells of a table, and those on either side of the observed ones: half as many, within limits.
-_MOST_CELLS, _LEAST_MARGIN, _MOST_MARGIN = 4096, 8, 256
+_MOST_CELLS, _LEAST_MARGIN, _MOST_MARGIN = 4096, 16, 256
 
 
 @final
@@ -43,8 +47,10 @@ class LatticeAxis(Axis):
     are whole numbers and exact. The cell of the first value reaches down to -inf and that of the
     last up to inf: the cells tile the line and their masses sum to one. Bounds are taken to
     infinity by log(a), -log(b) or log(a) - log(b), where a and b are the distances to the outer
-    ends of the first and the last cell, as ratios to those of the middle of cell 0. Beyond the
-    data, the open side of a column with one bound follows `open_tail`.
+    ends of the first and the last cell, relative to those of the middle of cell 0. With s =
+    `Column.soft` steps, asinh(a / s) stands for log(a): a logarithm from s steps on, and a line
+    next to the bound. Beyond the data, the open side of a column with one bound follows
+    `open_tail`.
 
     Args:
         column: the column.
@@ -149,7 +155,8 @@ class LatticeAxis(Axis):
     def cells(self, low: float, high: float) -> LatticeTable | None:
         """Tabulate the cells from one point of the model's scale to another, with a margin.
 
-        The cells of the first and the last value are infinite and never among them.
+        With a soft bound, cells beyond the first and the last value are parts of the infinite cells
+        of these values; else the infinite cells are never among them.
 
         Returns:
             None if the cells are more than 4096, or none.
@@ -157,16 +164,17 @@ class LatticeAxis(Axis):
         with quiet():
             ends = np.ceil(self._unbent(self.to_numbers(np.array([low, high])))) - 1
             margin = np.clip(np.ceil((ends[1] - ends[0]) / 2), _LEAST_MARGIN, _MOST_MARGIN)
-            first = max(ends[0] - margin, self.first + 1)
-            last = min(ends[1] + margin, self.last - 1)
+            first, last = ends[0] - margin, ends[1] + margin
+            if not self.column.soft:  # a logarithm ends at the bound
+                first, last = max(first, self.first + 1), min(last, self.last - 1)
             if not 0 <= last - first < _MOST_CELLS:
                 return None
             k = np.arange(first, last + 1)
-            lower, upper = self._cell(k)
             widths = self._slope(k + 0.5) / self.column.scale
-            return LatticeTable(
-                np.append(lower, upper[-1]), self.to_model(self.bent(k + 0.5)), widths
-            )
+            edges = self.to_model(self.bent(np.append(k, last + 1)))
+            below, above = max(0.0, self.first - first), max(0.0, last - self.last)
+            points = self.to_model(self.bent(k + 0.5))
+            return LatticeTable(edges, points, widths, int(below), int(above))
 
     def between(
         self, low: Floats, high: Floats, low_closed: bool = False, high_closed: bool = True
@@ -255,44 +263,88 @@ class LatticeAxis(Axis):
 
     def bent(self, end: Floats) -> Floats:
         """Return the transform of places on the line, which is 0 in the middle of cell k = 0."""
-        middle = end - 0.5
         if math.isinf(self.first) and math.isinf(self.last):
-            return middle
-        rising = _log_ratio(middle, end - self.first, 0.5 - self.first)
+            return end - 0.5
+        rising = self._far(end - 0.5, end - self.first, 0.5 - self.first)
         if math.isinf(self.last):
             return bend_tail(rising, self.column.knot)
-        falling = _log_ratio(-middle, (self.last - end) + 1, self.last + 0.5)
+        falling = self._far(0.5 - end, (self.last - end) + 1, self.last + 0.5)
         if math.isinf(self.first):
             return -bend_tail(falling, self.column.knot)
         return rising - falling
 
+    def _far(self, step: Floats, whole: Floats, reach: float) -> Floats:
+        """Return how far from a bound whole = reach + step is, relative to reach."""
+        soft = self.column.soft
+        if not soft:
+            return _log_ratio(step, whole, reach)
+        return np.arcsinh(whole / soft) - math.asinh(reach / soft)
+
     def _slope(self, end: Floats) -> Floats:
         """Return the slope of `bent`."""
-        middle, above, below = end - 0.5, end - self.first, (self.last - end) + 1
         if math.isinf(self.first) and math.isinf(self.last):
             return np.ones_like(end)
+        above, below = end - self.first, (self.last - end) + 1
+        soft = self.column.soft
+        rise, fall = (1 / np.hypot(part, soft) if soft else 1 / part for part in (above, below))
         if math.isinf(self.last):
-            rising = _log_ratio(middle, above, 0.5 - self.first)
-            return np.exp(log_bend(rising, self.column.knot)) / above
+            rising = self._far(end - 0.5, above, 0.5 - self.first)
+            return np.exp(log_bend(rising, self.column.knot)) * rise
         if math.isinf(self.first):
-            falling = _log_ratio(-middle, below, self.last + 0.5)
-            return np.exp(log_bend(falling, self.column.knot)) / below
-        return 1 / above + 1 / below
+            falling = self._far(0.5 - end, below, self.last + 0.5)
+            return np.exp(log_bend(falling, self.column.knot)) * fall
+        return rise + fall
 
     def _unbent(self, bent: Floats) -> Floats:
         below, above = 0.5 - self.first, self.last + 0.5
         if math.isinf(below) and math.isinf(above):
             return bent + 0.5
         if math.isinf(above):
-            return below * np.expm1(unbend_tail(bent, self.column.knot)) + 0.5
+            return self._near(unbend_tail(bent, self.column.knot), below) + 0.5
         if math.isinf(below):
-            return -above * np.expm1(unbend_tail(-bent, self.column.knot)) + 0.5
+            return 0.5 - self._near(unbend_tail(-bent, self.column.knot), above)
+        soft = self.column.soft
+        if soft:
+            # asinh(a / s) - asinh(b / s) = y with a + b = l gives
+            # b = s sinh(asinh(l / (2 s cosh(y / 2))) - y / 2), for either sign of y.
+            whole = bent + math.asinh(below / soft) - math.asinh(above / soft)
+            length = (below + above) / (2 * soft)
+            other = np.arcsinh(length / np.cosh(whole / 2)) + whole / 2
+            return soft * np.sinh(other) + self.first
         # e^bent = (below + step) / below * above / (above - step), solved without overflow.
         small = np.exp(-np.abs(bent))
         rise = -np.expm1(-np.abs(bent))
         falling = -below * rise * (above / (above + below * small))
         rising = below * rise * (above / (above * small + below))
         return np.where(bent < 0, falling, rising) + 0.5
+
+    def _near(self, far: Floats, reach: float) -> Floats:
+        """Return the step of `_far`."""
+        soft = self.column.soft
+        if not soft:
+            return reach * np.expm1(far)
+        return soft * np.sinh(far + math.asinh(reach / soft)) - reach
+
+
+def softness(axis: LatticeAxis, values: Floats) -> float:
+    """Return from how many steps off its bounds the scale of a lattice should be a logarithm.
+
+    A logarithm stretches the first steps, which hold few values of most columns. The fewest steps
+    are returned for which no observed one is wide, relative to the deviation on the scale; 0 if
+    there is no such number, or no bound.
+    """
+    if (math.isinf(axis.first) and math.isinf(axis.last)) or len(values) < 2:
+        return 0.0
+    ends = np.array([values.min(), values.max()])
+    some = values[:: max(1, len(values) // _ROWS)]
+    with quiet():
+        for share in _SHARES:
+            for soft in (0.0, *2.0 ** np.arange(2, 40)):
+                trial = replace(axis, column=replace(axis.column, soft=float(soft)))
+                widest = trial._slope(trial._steps(ends) + 0.5).max()
+                if _STEPS * widest <= share * trial.point(some).std():
+                    return float(soft)
+    return 0.0
 
 
 def _log_ratio(step: Floats, whole: Floats, reach: float) -> Floats:

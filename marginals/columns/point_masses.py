@@ -1,5 +1,6 @@
 """Which values repeat more often than a smooth density on the column's grid explains."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,16 @@ _REPEATS = 10  # rows for each distinct value of such a column, on average
 _RARE = 5  # rows of the rarest value of a table with more than `_SHORT` values
 _SHORT = 10
 # Least number of rows that an atom adds to the smooth density: 0.3 % of all, or 1 % of those not at
-# the value that most rows have, at least 30; in small tables 7.5 % of all, at least 8.
-# Rounding to whole numbers by a few rows makes no atoms.
+# the value that most rows have, at least 30; in small tables 4 % of all. At an atom a row says less
+# about the columns that are coupled with it, so that rounding by a few rows makes no atoms.
 _SHARE, _REST_SHARE = 0.003, 0.01
-_ROWS, _SMALL_SHARE, _SMALL_ROWS = 30, 0.075, 8
+_ROWS, _SMALL_SHARE = 30, 0.04
+_SIGMA = 3.5  # the added rows, in standard errors of the count: fewer would not be missed
 _RATIO = 1.5  # least count of an atom, relative to the smooth expectation
-_SIGMA = 5.0  # standard errors by which the count exceeds it: one false atom in 10^6 values
-_NEIGHBOURS = 40  # rows on one side from which the expectation is estimated
+_FALSE = 1e-4  # probability of a false atom in a smooth column, whatever its number of values
+# Rows on one side from which the expectation is estimated: a tenth of all, within limits. Windows
+# with more of a small table would reach past steep slopes.
+_NEIGHBOURS, _FEW_NEIGHBOURS = 40, 5
 _MOST_ATOMS = 40
 _AROUND = 4  # cells on each side that show whether a value is a peak
 _ROUNDS = 4  # atoms found in one round no longer count as neighbours in the next
@@ -44,9 +48,10 @@ def find_atoms(values: Any, counts: Any, step: float | None) -> list[int]:
     """Return the positions of the distinct values that have a mass of their own.
 
     The expected count of a value is the largest of four: the counts per cell on its left and on its
-    right, and both continued to the value along an exponential. An atom exceeds it by five standard
-    errors, by half, and by 0.3 % of the rows (more in small tables, less beside a value that most
-    rows have).
+    right, and both continued to the value along an exponential. Under a smooth density the count is
+    negative binomial about it. An atom is a count that no smooth column with as many values would
+    reach in 9,999 of 10,000 cases, that exceeds the expectation by half and by 0.3 % of the rows
+    (4 % in small tables, less beside a value that most rows have).
 
     Args:
         values: distinct values in rising order.
@@ -61,7 +66,7 @@ def find_atoms(values: Any, counts: Any, step: float | None) -> list[int]:
     # Next to one value that most rows have, the others are a table of their own.
     rest = total - counts.max() if 2 * counts.max() > total else total
     share = min(_SHARE * total, max(_ROWS, _REST_SHARE * rest))
-    least = max(share, _SMALL_ROWS, min(_ROWS, _SMALL_SHARE * total))
+    least = max(share, min(_ROWS, _SMALL_SHARE * total), _SIGMA**2)
     candidates = np.flatnonzero(counts >= least)
     if step is None:
         heavy = candidates
@@ -79,15 +84,28 @@ def _above_smooth(places: Floats, counts: Any, candidates: Any, least: float) ->
     heavy, excess = np.empty(0, dtype=np.intp), np.empty(0)
     for _ in range(_ROUNDS):
         expected, spread = _expected(places, counts, smooth, candidates)
-        above = counts[candidates] - expected
-        sure = (above > _SIGMA * spread) & (counts[candidates] >= _RATIO * expected)
-        sure &= above >= least
+        own = counts[candidates]
+        above = own - expected
+        sure = _log_chance(own, expected, spread) < math.log(_FALSE / len(places))
+        sure &= (own >= _RATIO * expected) & (above >= np.maximum(least, _SIGMA * np.sqrt(own)))
         if np.array_equal(candidates[sure], heavy):
             break
         heavy, excess = candidates[sure], above[sure]
         smooth = np.ones(len(places), dtype=bool)
         smooth[heavy] = False
     return heavy, excess
+
+
+def _log_chance(counts: Any, expected: Floats, spread: Floats) -> Floats:
+    """Return the log probability that a negative binomial reaches counts, by mean and deviation.
+
+    It is the Poisson distribution of a count whose mean was itself estimated from counts.
+    """
+    from scipy import stats  # takes a while to import, and queries do not need it
+
+    mean = np.maximum(expected, np.finfo(np.float64).tiny)
+    extra = np.maximum(spread**2 - mean, 1e-9 * mean)
+    return np.asarray(stats.nbinom.logsf(counts - 1, mean**2 / extra, mean / (mean + extra)))
 
 
 def _peaks(places: Floats, counts: Any) -> Any:
@@ -149,13 +167,14 @@ def _window(
     where: Floats, rows: Any, first: int, edge: float, side: int, least: float
 ) -> tuple[int, float]:
     """Return the end of a window with enough rows that is at least so many cells wide."""
+    enough = min(_NEIGHBOURS, max(_FEW_NEIGHBOURS, rows[-1] // 10))
     if side > 0:
-        end = int(np.searchsorted(rows, rows[first] + _NEIGHBOURS))
+        end = int(np.searchsorted(rows, rows[first] + enough))
         end = max(end, int(np.searchsorted(where, edge + least + 0.5)))
         end = min(end, len(where))
         far = where[end - 1] if end > first else edge
         return end, max(float(far), edge + least)
-    end = int(np.searchsorted(rows, rows[first] - _NEIGHBOURS, "right")) - 1
+    end = int(np.searchsorted(rows, rows[first] - enough, "right")) - 1
     end = min(end, int(np.searchsorted(where, edge - least - 0.5, "right")))
     end = max(end, 0)
     far = where[end] if end < first else edge

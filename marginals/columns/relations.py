@@ -33,7 +33,7 @@ def find_relations(
     Args:
         columns: the numeric columns, NaN where missing.
         discrete: codes of columns with few distinct values, -1 where missing.
-        identifiers: columns that have a value of its own in each row.
+        identifiers: columns that have a value of its own in most rows.
 
     >>> x = np.random.default_rng(0).normal(size=(100, 2))
     >>> find_relations({"a": x[:, 0], "b": x[:, 1], "sum": x.sum(1)}, {})
@@ -43,7 +43,7 @@ def find_relations(
     if rows < _ROWS:
         return []
     found = [
-        f"{name!r} has a value of its own in each row: leave it out if it is an identifier"
+        f"{name!r} has a value of its own in most rows: leave it out if it is an identifier"
         for name in identifiers
     ]
     every = {**columns, **discrete}

@@ -44,6 +44,9 @@ class Column:
         atoms: the kind's atoms on the model's scale, in the same order.
         knot: of a column with one bound, the logarithm of the largest distance from it in the data;
             see `open_tail`.
+        soft: of a lattice, the steps from its bounds at which its scale becomes a logarithm.
+        alone: whether the column is modelled as independent of all others, as one that nearly
+            identifies its row is.
         margin: a distribution that replaces the column's own margin; it cannot be saved.
         unknown: how a category not seen in training is read: as an "error" or as "missing".
     """
@@ -61,6 +64,8 @@ class Column:
     grain: int = 1
     atoms: tuple[float, ...] = ()
     knot: float | None = None
+    soft: float = 0.0
+    alone: bool = False
     margin: "Margin | None" = None
     unknown: str = "error"
 
@@ -155,9 +160,11 @@ class Schema:
         from marginals.columns.lattice_axis import LatticeAxis
 
         atoms = {i: column.atoms for i, column in enumerate(self.columns) if column.atoms}
-        axes = {i: column.axis for i, column in enumerate(self.columns) if i not in atoms}
-        lattices = {i: axis.cells for i, axis in axes.items() if isinstance(axis, LatticeAxis)}
-        return {"categories": self.categories, "atoms": atoms, "lattices": lattices}
+        axes = [column.axis for column in self.columns]
+        lattices = {i: axis.cells for i, axis in enumerate(axes) if isinstance(axis, LatticeAxis)}
+        alone = tuple(i for i, column in enumerate(self.columns) if column.alone)
+        categories = self.categories
+        return {"categories": categories, "atoms": atoms, "lattices": lattices, "alone": alone}
 
     def reading(self, unknown: str) -> "Schema":
         """Return the schema with another way to read categories not seen in training.
@@ -283,7 +290,7 @@ def _kind_from_dict(stored: Mapping[str, Any]) -> Kind:
 def _check_stored(column: Column) -> None:
     """Refuse a stored column that would fail only later, and silently."""
     knot = 0.0 if column.knot is None else column.knot
-    numbers = (column.location, column.scale, column.offset, knot, *column.atoms)
+    numbers = (column.location, column.scale, column.offset, column.soft, knot, *column.atoms)
     whole = (column.reference, column.grain)
     texts = (column.dtype, column.reason, *column.notes)
     sound = (
@@ -292,6 +299,7 @@ def _check_stored(column: Column) -> None:
         and all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
         and all(type(number) is int for number in whole)
         and type(column.ordered) is bool
+        and type(column.alone) is bool
         and len(column.atoms) == len(getattr(column.kind, "atoms", ()))
         and column.listed != ()
     )

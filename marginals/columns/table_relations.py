@@ -51,9 +51,9 @@ def about(relations: list[str]) -> str:
 
 
 def _is_identifier(column: Column, values: Any, codes: Any) -> bool:
-    """Say whether each row has its own string, or whole numbers count the rows."""
+    """Say whether most rows have their own string, or whole numbers count the rows."""
     if isinstance(column.kind, Categorical):
-        return codes is not None and bool((codes == np.arange(len(codes))).all())
+        return column.alone
     if not isinstance(column.kind, Integer) or values is None or np.isnan(values).any():
         return False
     distinct = np.unique(values)

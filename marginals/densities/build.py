@@ -11,6 +11,7 @@ from marginals import structure
 from marginals.cells.evidence import Evidence, as_evidence
 from marginals.cells.lattice_table import Lattice, LatticeTable
 from marginals.densities.coupled import CoupledDensity
+from marginals.densities.coupled_atoms import CoupledAtoms, smooth_shares, without_atoms
 from marginals.densities.coupled_lattices import FINE_WIDTH, LEAST_STEPS, CoupledLattices
 from marginals.densities.em_start import start_by_em
 from marginals.densities.mixture_em import fit_components
@@ -21,7 +22,7 @@ from marginals.leaves.atoms import CONTINUOUS
 from marginals.numerics.logspace import Parametrisation
 from marginals.structure import Tree
 from marginals.tensors import ComponentTensor, CPTensor, FullTensor, HierarchicalTensor
-from marginals.tensors.couplings import Couplings
+from marginals.tensors.couplings import LEAST, Couplings
 
 TensorName = Literal["ht", "cp", "mera", "full", "copula"]
 TreeName = Literal["coupled", "varied", "balanced", "random"]
@@ -33,6 +34,11 @@ _MOST_ROWS = 100_000
 # A lattice is coupled if its floor is at most this share of the column's standard deviation: on
 # coarser ones, such as 0 and 1, a floor would blur what the column says about the others.
 _MOST_FLOOR = 0.5
+# A column with atoms is coupled if at least this share of its values is at none.
+_LEAST_SMOOTH = 0.02
+# The least unique variance of a lattice column: smaller ones are lost in the digits of float32.
+_LEAST_UNIQUE = 1e-9
+_LEVELS = torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)  # where steps are measured
 # Rows with cells beyond the table, such as the first and last cells of a bounded lattice, cost an
 # integral for each step of training.
 _MOST_BEYOND = 0.02
@@ -54,6 +60,7 @@ def build(
     categories: Mapping[int, int] | None = None,
     atoms: Mapping[int, Sequence[float]] | None = None,
     lattices: Mapping[int, Lattice] | None = None,
+    alone: Sequence[int] = (),
     init: Init = "data",
     sample_weight: Tensor | None = None,
     dtype: torch.dtype = torch.float32,
@@ -76,11 +83,13 @@ def build(
         pool: How many groups a node of the tree joins.
         rank, common: Number of factors of each copula component, and common to all.
         coupled: Columns to couple inside copula components. The default is all continuous columns
-            without atoms whose cells are mostly exact, and all lattices that are fine enough.
+            whose cells are mostly exact, and all lattices that are fine enough, but for columns
+            that are nearly always at an atom.
         categories: Number of categories of each categorical column.
         atoms: Points of positive mass of each column that has any.
         lattices: For each column whose cells are those of a lattice, a function that tabulates
             them. Copula components couple such a column by points instead of cells.
+        alone: Categorical columns that are independent of all others: one table of probabilities.
         init: "data" starts component k as a narrow kernel on a random row, with weights near the
             diagonal; "paper" uses the paper's parametrisation and start; "em" starts copula
             components as a Gaussian mixture, others, unless their leaves are neural, as a mixture
@@ -112,12 +121,14 @@ def build(
             )
         leaves = "normal"
     family = _family(leaves or "neural", depth, hidden)
-    families = _leaves(x.shape[1], width, family, categories, atoms, tied)
+    families = _leaves(x.shape[1], width, family, categories, atoms, tied, alone)
     model: TensorDensity | CoupledDensity
     if tied:
-        tables = _tables(evidence, {c: lattices[c] for c in tied if c in lattices})
-        held = CoupledLattices.of(tables, evidence)
-        model = CoupledDensity(families, Couplings(len(tied), width, rank, common), held)
+        bare = without_atoms(evidence, {c: atoms[c] for c in tied if c in atoms})
+        tables = _tables(bare, {c: lattices[c] for c in tied if c in lattices})
+        held = CoupledLattices.of(tables, bare, _atoms(evidence, bare, tied, atoms, tables))
+        couplings = Couplings(len(tied), width, rank, common, _least(bare, tied, lattices))
+        model = CoupledDensity(families, couplings, held)
     else:
         how: Parametrisation = "softplus" if init == "paper" else "softmax"
         model = TensorDensity(families, _tensor(tensor, x, width, tree, pool, how, seed))
@@ -147,6 +158,8 @@ def start(
     else:
         by_em = False
     generator = torch.Generator().manual_seed(seed)
+    if isinstance(model, CoupledDensity):
+        x = model.lattices.atoms.apart(x)
     rows = _complete_rows(x, model.leaves.width, generator)  # (M, D)
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
         family.scale_to(x[:, list(owned)].T)
@@ -170,13 +183,39 @@ def couplable(
     categories: Mapping[int, int],
     atoms: Mapping[int, Sequence[float]],
     lattices: Mapping[int, Lattice] | None = None,
+    alone: Sequence[int] = (),
 ) -> tuple[int, ...]:
-    """Return the columns that copula components couple by default."""
+    """Return the columns that copula components couple by default.
+
+    The options are those of `build`; categorical columns, alone or not, are not coupled.
+    """
+    bare = without_atoms(evidence, atoms)
+    rare = {c for c in atoms if _observed(bare, c) < max(2, _LEAST_SMOOTH * _observed(evidence, c))}
     # Several intervals in a row would cost an integral over all of them at each step.
-    exact = [c for c in evidence.columns if _is_mostly_exact(evidence, c)]
-    tables = _tables(evidence, lattices or {})
-    found = {*exact, *(c for c, table in tables.items() if _is_coupled(evidence, c, table))}
-    return tuple(sorted(c for c in found if c not in categories and c not in atoms))
+    exact = [c for c in evidence.columns if _is_mostly_exact(bare, c)]
+    tables = _tables(bare, lattices or {})
+    found = {*exact, *(c for c, table in tables.items() if _is_coupled(bare, c, table))}
+    return tuple(sorted(found - rare - set(categories)))
+
+
+def _atoms(
+    evidence: Evidence,
+    bare: Evidence,
+    columns: Sequence[int],
+    atoms: Mapping[int, Sequence[float]],
+    tables: Mapping[int, LatticeTable | None],
+) -> CoupledAtoms:
+    """Return the atoms of coupled columns; `bare` is the evidence without them."""
+    points = {c: sorted(atoms[c]) for c in columns if c in atoms}
+    shares = {
+        c: smooth_shares(own, evidence.select([c]), bare.select([c]), tables.get(c))
+        for c, own in points.items()
+    }
+    return CoupledAtoms(points, len(evidence.columns), shares)
+
+
+def _observed(evidence: Evidence, column: int) -> int:
+    return int((~evidence.select([column]).lower.isnan()).sum())
 
 
 def _is_mostly_exact(evidence: Evidence, column: int) -> bool:
@@ -219,6 +258,29 @@ def _is_coupled(evidence: Evidence, column: int, table: LatticeTable | None) -> 
     return bool(few and LEAST_STEPS * table.widths[near].max() <= _MOST_FLOOR * spread)
 
 
+def _least(
+    evidence: Evidence, columns: Sequence[int], lattices: Mapping[int, Lattice]
+) -> list[float]:
+    """Return the least unique variance of each coupled column: that of a step, if it has one.
+
+    Columns that nearly equal each other, such as the start and the end of a trip, then determine
+    each other up to their steps, or to 3e-5 standard deviations.
+    """
+    return [_step_variance(evidence, c, lattices[c]) if c in lattices else LEAST for c in columns]
+
+
+def _step_variance(evidence: Evidence, column: int, lattice: Lattice) -> float:
+    """Return the square of 0.8 steps, in the column's standard deviations, within limits."""
+    seen = evidence.select([column]).midpoints().double()
+    seen = seen[seen.isfinite()]
+    spread = float(seen.std()) if len(seen) > 1 else 0.0
+    tables = [lattice(at, at) for at in seen.quantile(_LEVELS).tolist()] if spread > 0 else []
+    widths = [float(table.widths.max()) for table in tables if table is not None]
+    if not widths:
+        return LEAST
+    return min(LEAST, max(_LEAST_UNIQUE, (LEAST_STEPS * max(widths) / spread) ** 2))
+
+
 def _is_fine(evidence: Evidence, column: int) -> bool:
     """Return whether nearly all cells of a lattice are narrow, and not all of them points."""
     cells = evidence.select([column])
@@ -237,11 +299,10 @@ def _coupled(
 ) -> tuple[int, ...]:
     if requested is None:
         return couplable(evidence, categories, atoms, lattices)
-    wrong = [c for c in requested if c in categories or c in atoms]
+    wrong = [c for c in requested if c in categories]
     if wrong:
         raise ValueError(
-            "Expected `coupled` to name continuous columns without atoms; got column "
-            f"{wrong[0]}. Leave it out."
+            f"Expected `coupled` to name continuous columns; got column {wrong[0]}. Leave it out."
         )
     return tuple(sorted(requested))
 
@@ -275,6 +336,7 @@ def _leaves(
     categories: Mapping[int, int],
     atoms: Mapping[int, Sequence[float]],
     first: Sequence[int],
+    alone: Sequence[int],
 ) -> Leaves:
     """Make the leaf families of all columns; the columns `first` get one of their own."""
     for name, named in (("categories", categories), ("atoms", atoms)):
@@ -285,6 +347,8 @@ def _leaves(
     both = sorted(set(categories) & set(atoms))
     if both:
         raise ValueError(f"Expected no atoms in categorical columns; got them in {both}.")
+    marked = {c: points for c, points in atoms.items() if c in first}
+    atoms = {c: points for c, points in atoms.items() if c not in first}
     taken = {*categories, *atoms, *first}
     plain = [c for c in range(columns) if c not in taken]
     families: dict[tuple[int, ...], LeafFamily] = {}
@@ -295,9 +359,15 @@ def _leaves(
     if atoms:
         owned = tuple(sorted(atoms))
         families[owned] = AtomLeaves([atoms[c] for c in owned], width, family)
-    if categories:
-        owned = tuple(sorted(categories))
-        families[owned] = CategoricalLeaves([categories[c] for c in owned], width)
+    for common in (False, True):
+        owned = tuple(c for c in sorted(categories) if (c in alone) == common)
+        if owned:
+            counts = [categories[c] for c in owned]
+            families[owned] = CategoricalLeaves(counts, width, common)
+    if marked:  # in the order of `CoupledAtoms.points`
+        owned = tuple(range(columns, columns + len(marked)))
+        counts = [len(marked[c]) + 1 for c in first if c in marked]
+        families[owned] = CategoricalLeaves(counts, width)
     return Leaves(list(families.values()), list(families))
 
 

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
-from marginals.densities.coupled_components import ComponentMatrices
+from marginals.densities.coupled_atoms import AtomMixtures
+from marginals.densities.coupled_components import CoupledComponents
 from marginals.densities.coupled_draws import draw_scores, draw_values
-from marginals.densities.coupled_intervals import Tied, log_intervals, tie
+from marginals.densities.coupled_intervals import tie
 from marginals.densities.coupled_lattices import CoupledLattices, Settled
 from marginals.densities.coupled_nodes import conditionals_given_ranges, node_cost
 from marginals.densities.coupled_univariates import Interleaved, ScaledMixtures
@@ -25,7 +26,6 @@ from marginals.leaves import Leaves, SharedLeaves
 from marginals.numerics import (
     draw_many,
     factors,
-    index_of,
     log_normal_density,
     log_shares,
     logsumexp,
@@ -70,7 +70,8 @@ class CoupledDensity(LeafDensity):
         leaves: the univariate families. The columns of the first, `SharedLeaves` with a normal
             base, are coupled.
         couplings: weights and correlations.
-        lattices: tables of the coupled columns that are lattices; see `coupled_lattices.py`.
+        lattices: tables of the coupled columns that are lattices, see `coupled_lattices.py`, and
+            atoms of coupled columns. The leaves of their marks come after those of the columns.
     """
 
     def __init__(
@@ -95,7 +96,28 @@ class CoupledDensity(LeafDensity):
                 f"Expected `lattices` to name coupled columns, {self.coupled}; got "
                 f"{self.lattices.columns}. Leave the others out."
             )
-        self._parts = ComponentMatrices(family, couplings, self.lattices, self.coupled)
+        self._gauss = CoupledComponents(family, couplings, self.lattices, self.coupled)
+        marks = self.lattices.atoms.categories
+        if list(leaves.categories[leaves.columns - len(marks) :]) != marks:
+            raise ValueError(
+                f"Expected `leaves` to end with marks of {marks} categories; got "
+                f"{leaves.categories}."
+            )
+
+    @property
+    def columns(self) -> int:
+        """Number of columns D, without the marks."""
+        return self.leaves.columns - len(self.lattices.atoms.points)
+
+    @property
+    def categories(self) -> tuple[int | None, ...]:
+        """The number of categories of each column, None for a continuous one."""
+        return self.leaves.categories[: self.columns]
+
+    @property
+    def atoms(self) -> dict[int, tuple[float, ...]]:
+        """The points with positive mass, by column."""
+        return {**self.leaves.atoms, **self.lattices.atoms.points}
 
     @property
     def coupled(self) -> tuple[int, ...]:
@@ -113,8 +135,8 @@ class CoupledDensity(LeafDensity):
         """Return evidence with points for the cells of lattices, and the log widths (B,)."""
         if not self.lattices.hold(evidence):
             return evidence, None
-        found = self.lattices.settle(evidence, most=1)
-        return found.evidence, found.log_widths()
+        found = self.lattices.settle_once(evidence)
+        return (evidence, None) if found is None else (found.evidence, found.log_widths())
 
     def contract_given(
         self, requested: Evidence, given: Evidence, place: Tensor | None
@@ -172,7 +194,8 @@ class CoupledDensity(LeafDensity):
         found = self.lattices.settle(known)
         plain = not found.is_expanded and not self._has_ranges(found.evidence)
         # The cell of a column itself is no evidence about it.
-        alone = [c for c in asked if c in known.columns and c in self.coupled and not plain]
+        again = self.coupled if not plain else tuple(self.lattices.atoms.points)
+        alone = [c for c in asked if c in known.columns and c in again]
         parts = self._univariates(found, [c for c in asked if c not in alone])
         for c in alone:
             parts += self._univariates(self.lattices.settle(known.without(c)), [c])
@@ -191,10 +214,23 @@ class CoupledDensity(LeafDensity):
         if loose:
             outside = self._outside(known, loose, self._values(known))
             parts.append(leaf_mixtures_of(LeafMixtures(self.leaves, loose, outside), given))
-        if tied:
-            found = scaled_mixtures_of(self._given_ranges(known, tied), given)
-            parts += on_lattices(found, self.lattices)
+        atoms = self.lattices.atoms
+        plain = [c for c in tied if c not in atoms.points]
+        if plain:
+            parts += self._smooth(given, plain)
+        for c in tied:
+            if c in atoms.points:
+                marks = [atoms.marks[c]]
+                outside = self._outside(known, marks, self._values(known))
+                mark = leaf_mixtures_of(LeafMixtures(self.leaves, marks, outside), given)
+                (smooth,) = self._smooth(given.joined(marks[0], len(atoms.points[c])), [c])
+                parts.append(AtomMixtures(atoms.points[c], mark, smooth))
         return parts
+
+    def _smooth(self, given: Settled, asked: Sequence[int]) -> list[Univariates]:
+        """Return univariates of coupled columns without their atoms."""
+        found = scaled_mixtures_of(self._given_ranges(given.evidence, asked), given)
+        return on_lattices(found, self.lattices)
 
     def sample_rows(
         self, given: Evidence, draws: int, generator: torch.Generator | None = None
@@ -254,57 +290,13 @@ class CoupledDensity(LeafDensity):
         dense = len(tied) <= _DENSE_COLUMNS
         quick = cells.lower.is_cpu and not torch.is_grad_enabled() and not cells.patterns
         if dense and (cells.complete or (quick and self._is_complete(cells))):
-            return _Values(apart, self._log_complete(cells, backend.host_free), nothing)
+            return _Values(apart, self._gauss.log_complete(cells, backend.host_free), nothing)
         if not cells.intervals and 0 < len(cells.patterns) <= _FEW_PATTERNS and dense:
-            return _Values(apart, self._log_patterns(cells, backend.host_free), nothing)
-        scored = self._tie(cells)
-        exact = self._log_exact(scored, backend.host_free)
+            return _Values(apart, self._gauss.log_patterns(cells, backend.host_free), nothing)
+        scored = self._gauss.tie(cells)
+        exact = self._gauss.log_exact(scored, backend.host_free)
         others = self.couplings.log_weights() + apart.sum(0) + exact  # (B, K)
-        return _Values(apart, exact, self._log_ranges(scored, others))
-
-    def _own(self, columns: Sequence[int]) -> list[int]:
-        """Return the positions of coupled columns in their family."""
-        return [self.coupled.index(c) for c in columns]
-
-    def _log_complete(self, cells: Evidence, host_free: bool = False) -> Tensor:
-        """Return the log value of coupled cells that are all exact, (B, K)."""
-        own = self._own(cells.columns)
-        y, log_slope = self._family.scale(cells.upper.T, own)
-        value = self._parts.whitening(own, host_free).log_density(y.T)
-        return value + log_slope.sum(0)[:, None]
-
-    def _log_patterns(self, cells: Evidence, host_free: bool) -> Tensor:
-        """Return the log value of coupled cells with few patterns of missing ones, (B, K)."""
-        seen = ~cells.upper.isnan()  # (B, n)
-        value = self.couplings.raw.new_zeros(len(cells), len(self.couplings.raw))
-        for known in set(cells.patterns):
-            if known:
-                bits = index_of([int(c in known) for c in cells.columns], seen.device).bool()
-                match = (seen == bits).all(1)
-                # Rows with other patterns are computed too, then masked.
-                some = cells.select([c for c in cells.columns if c in known])
-                part = self._log_complete(some, host_free)
-                value = torch.where(match[:, None], part, value)
-        return value
-
-    def _tie(self, cells: Evidence) -> Tied:
-        """Bring coupled cells onto the scale of their components' scores."""
-        own = self._own(cells.columns)
-        return tie(self._family, own, self._parts.of(own), cells)
-
-    def _log_exact(self, tied: Tied, host_free: bool = False) -> Tensor:
-        """Return the log density of the exact coupled cells under each component, (B, K)."""
-        parts = (tied.scores, tied.loadings, tied.unique, tied.exact, tied.patterns)
-        return factors.log_density(*parts, host_free=host_free) + tied.log_slope
-
-    def _log_ranges(self, tied: Tied, log_weights: Tensor) -> Tensor:
-        """Return the log probability of ranges given the exact coupled cells, (B, K).
-
-        The components have log weights (B, K) given all other evidence.
-        """
-        if tied.low is None:
-            return torch.zeros_like(log_weights)
-        return log_intervals(tied, log_weights).to(log_weights.dtype)
+        return _Values(apart, exact, self._gauss.log_ranges(scored, others))
 
     def _log_given(
         self, asked: Evidence, known: Evidence, weights: Tensor, ranges: Tensor
@@ -327,11 +319,11 @@ class CoupledDensity(LeafDensity):
         any_exact = bool(exact.any())
         if len(tied) == 1 and not any_exact and self._is_complete(theirs):
             return value + self._log_interval(mine, theirs)
-        both = self._tie(mine.join(theirs))
-        value = value + self._log_ranges(both, value + weights) - ranges
+        both = self._gauss.tie(mine.join(theirs))
+        value = value + self._gauss.log_ranges(both, value + weights) - ranges
         if not any_exact:
             return value  # densities of the evidence alone, which cancel
-        alone = self._tie(theirs)
+        alone = self._gauss.tie(theirs)
         # The two densities may be large and close: their difference is taken in float64.
         joint, base = (
             factors.log_density(
@@ -347,8 +339,8 @@ class CoupledDensity(LeafDensity):
 
         Missing cells of the requested column have probability one.
         """
-        held, own = self._own(known.columns), self._own(asked.columns)
-        centre, log_width = self._parts.conditional(known.upper.T, held, own)  # (1, B, K)
+        held, own = self._gauss.own(known.columns), self._gauss.own(asked.columns)
+        centre, log_width = self._gauss.conditional(known.upper.T, held, own)  # (1, B, K)
         missing = asked.lower.T.isnan()  # (1, B)
         low = asked.lower.T.masked_fill(missing, -torch.inf)
         high = asked.upper.T.masked_fill(missing, torch.inf)
@@ -369,17 +361,17 @@ class CoupledDensity(LeafDensity):
         if self._is_complete(cells) and not set(held) & set(asked):
             return self._scaled_of_rows(known, cells, asked)
         tied = sorted({*known.columns, *asked} & set(self.coupled))
-        scored = self._tie(known.select(tied))
+        scored = self._gauss.tie(known.select(tied))
         joint = self.couplings.log_weights().expand(len(known), -1)  # (B, K)
         if loose:
             joint = joint + self.leaves.log_values(known.select(loose)).sum(0)
-        joint = joint + self._log_exact(scored)
+        joint = joint + self._gauss.log_exact(scored)
         index = torch.tensor([tied.index(c) for c in asked], device=joint.device)
         mean, variance = factors.conditional(
             scored.scores, scored.loadings, scored.unique, scored.exact, index
         )  # (n, B, K)
-        own = self._own(asked)
-        location, log_scale = (part[:, None] for part in self._parts.of(own)[:2])
+        own = self._gauss.own(asked)
+        location, log_scale = (part[:, None] for part in self._gauss.of(own)[:2])
         z = scored.scores[..., index].permute(2, 0, 1)
         log_width = 0.5 * variance.log()
         # Take an observed cell's own contribution out again; its slope is the same for all.
@@ -408,11 +400,11 @@ class CoupledDensity(LeafDensity):
         loose, held = self._split(known.columns)
         joint = self.couplings.log_weights().expand(len(known), -1)  # (B, K)
         if held:
-            joint = joint + self._log_complete(cells)
+            joint = joint + self._gauss.log_complete(cells)
         if loose:
             joint = joint + self.leaves.log_values(known.select(loose)).sum(0)
-        own = self._own(asked)
-        centre, log_width = self._parts.conditional(cells.upper.T, self._own(held), own)
+        own = self._gauss.own(asked)
+        centre, log_width = self._gauss.conditional(cells.upper.T, self._gauss.own(held), own)
         return ScaledMixtures(self._family, own, asked, joint[None], centre, log_width)
 
     def _has_ranges(self, known: Evidence) -> bool:
@@ -428,11 +420,11 @@ class CoupledDensity(LeafDensity):
         log_weights = self._values(known).total() + self.couplings.log_weights()  # (B, K)
         tied = sorted({*known.columns, *asked} & set(self.coupled))
         index = torch.tensor([tied.index(c) for c in asked], device=log_weights.device)
-        found = conditionals_given_ranges(self._tie(known.select(tied)), log_weights, index)
-        own = self._own(asked)
+        found = conditionals_given_ranges(self._gauss.tie(known.select(tied)), log_weights, index)
+        own = self._gauss.own(asked)
         location, log_scale = (
             part[:, found.component].to(found.mean)  # (n, B, M)
-            for part in self._parts.of(own)[:2]
+            for part in self._gauss.of(own)[:2]
         )
         out = ScaledMixtures(
             self._family,
@@ -472,9 +464,9 @@ class CoupledDensity(LeafDensity):
     ) -> Tensor:
         """Draw all columns given the components of each draw (B, S), (B, S, D)."""
         draws = components.shape[1]
-        rows = given.lower.new_empty(*components.shape, self.columns)
-        loose, tied = self._split(range(self.columns))
-        cells, parts = given.select(self.coupled), self._parts.of(range(len(self.coupled)))
+        rows = given.lower.new_empty(*components.shape, self.leaves.columns)
+        loose, tied = self._split(range(self.leaves.columns))
+        cells, parts = given.select(self.coupled), self._gauss.of(range(len(self.coupled)))
         scored = tie(self._family, range(len(self.coupled)), parts, cells, rows.dtype)
         drawn = draw_scores(scored, components, rows.dtype, generator)
         rows[..., tied] = draw_values(
@@ -485,7 +477,7 @@ class CoupledDensity(LeafDensity):
             cells = given.select(loose).repeat(draws)
             values = self.leaves.sample(chosen, cells, generator)  # (n, B S)
             rows[..., loose] = values.T.reshape(*components.shape, len(loose)).to(rows.dtype)
-        return rows
+        return self.lattices.atoms.joined(rows)
 
     def _draw_cost(self, given: Evidence) -> int:
         columns, width = self.couplings.size

@@ -1,46 +1,24 @@
-"""The normal components of coupled columns, and the matrices by which they answer for rows."""
+"""The normal components of coupled columns: their matrices, and log values of cells."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, final
+from typing import final
 
 import torch
 from torch import Tensor
 
+from marginals.cells.evidence import Evidence
+from marginals.densities.coupled_intervals import Tied, log_intervals, tie
 from marginals.densities.coupled_lattices import CoupledLattices
+from marginals.densities.normal_components import Components
 from marginals.leaves import SharedLeaves
-from marginals.numerics import factors, select
+from marginals.numerics import factors, index_of, select
 from marginals.numerics.regression import Regression
 from marginals.runtime.derived import Derived
 from marginals.tensors.couplings import Couplings
 
 
-class Components(NamedTuple):
-    """Normal components of n coupled columns on the learned scale."""
-
-    location: Tensor  # (n, K)
-    log_scale: Tensor  # (n, K)
-    loadings: Tensor  # (K, n, r)
-    unique: Tensor  # (K, n)
-
-    def with_floor(self, log_floor: Tensor) -> "Components":
-        """Add independent noise to each column, with log deviations (n,); -inf is none."""
-        wide = 0.5 * torch.logaddexp(2 * self.log_scale, 2 * log_floor[:, None])
-        kept = (self.log_scale - wide).exp().T  # (K, n)
-        added = (2 * (log_floor[:, None] - wide)).exp().T
-        return Components(
-            self.location,
-            wide,
-            self.loadings * kept[..., None],
-            self.unique * kept.square() + added,
-        )
-
-    def rows_first(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the same with components first: (K, n), (K, n), (K, n, r), (K, n)."""
-        return self.location.T, self.log_scale.T, self.loadings, self.unique
-
-
 @final
-class ComponentMatrices:
+class CoupledComponents:
     """Components of any columns with their matrices, kept from query to query; see `Derived`.
 
     Args:
@@ -60,6 +38,10 @@ class ComponentMatrices:
         self.family, self.couplings = family, couplings
         self.lattices, self.coupled = lattices, tuple(coupled)
         self._made = Derived()
+
+    def own(self, columns: Sequence[int]) -> list[int]:
+        """Return the positions of coupled columns in their family."""
+        return [self.coupled.index(c) for c in columns]
 
     def of(self, own: Sequence[int]) -> Components:
         """Return the components of some columns."""
@@ -85,6 +67,46 @@ class ComponentMatrices:
         """
         found = self._regression(held, asked)
         return found.mean(self.family.scale(x, held)[0].T), found.log_width
+
+    def log_complete(self, cells: Evidence, host_free: bool = False) -> Tensor:
+        """Return the log value of coupled cells that are all exact, (B, K)."""
+        own = self.own(cells.columns)
+        y, log_slope = self.family.scale(cells.upper.T, own)
+        value = self.whitening(own, host_free).log_density(y.T)
+        return value + log_slope.sum(0)[:, None]
+
+    def log_patterns(self, cells: Evidence, host_free: bool) -> Tensor:
+        """Return the log value of coupled cells with few patterns of missing ones, (B, K)."""
+        seen = ~cells.upper.isnan()  # (B, n)
+        value = self.couplings.raw.new_zeros(len(cells), len(self.couplings.raw))
+        for known in set(cells.patterns):
+            if known:
+                bits = index_of([int(c in known) for c in cells.columns], seen.device).bool()
+                match = (seen == bits).all(1)
+                # Rows with other patterns are computed too, then masked.
+                some = cells.select([c for c in cells.columns if c in known])
+                part = self.log_complete(some, host_free)
+                value = torch.where(match[:, None], part, value)
+        return value
+
+    def tie(self, cells: Evidence) -> Tied:
+        """Bring coupled cells onto the scale of their components' scores."""
+        own = self.own(cells.columns)
+        return tie(self.family, own, self.of(own), cells)
+
+    def log_exact(self, tied: Tied, host_free: bool = False) -> Tensor:
+        """Return the log density of the exact coupled cells under each component, (B, K)."""
+        parts = (tied.scores, tied.loadings, tied.unique, tied.exact, tied.patterns)
+        return factors.log_density(*parts, host_free=host_free) + tied.log_slope
+
+    def log_ranges(self, tied: Tied, log_weights: Tensor) -> Tensor:
+        """Return the log probability of ranges given the exact coupled cells, (B, K).
+
+        The components have log weights (B, K) given all other evidence.
+        """
+        if tied.low is None:
+            return torch.zeros_like(log_weights)
+        return log_intervals(tied, log_weights).to(log_weights.dtype)
 
     def _regression(self, held: Sequence[int], asked: Sequence[int]) -> Regression:
         def make() -> Regression:

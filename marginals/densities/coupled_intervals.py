@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
-from marginals.densities.coupled_components import Components
+from marginals.densities.normal_components import Components
 from marginals.leaves import SharedLeaves
 from marginals.leaves.shared import standardise
 from marginals.numerics import factors, log_normal_interval, table_of

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 from marginals.cells.evidence import Evidence
 from marginals.cells.lattice_table import LatticeTable
+from marginals.densities.coupled_atoms import CoupledAtoms
+from marginals.densities.lattice_folds import NEAR, Fold
 from marginals.leaves import SharedLeaves
 from marginals.numerics import index_of
 
@@ -29,8 +31,6 @@ _MOST_POINTS = 4096
 _PROBES = 32
 # Lattices without a table: cells of at most this width, in units of the model's scale, are points.
 FINE_WIDTH = 1 / 200
-# An end of a range within this share of a cell from an end of the cell is that end.
-_NEAR = 0.01
 
 
 class Settled(NamedTuple):
@@ -53,6 +53,13 @@ class Settled(NamedTuple):
         """Return the log widths of each row's cells together, (R,), without one column."""
         kept = [i for i, c in enumerate(self.evidence.columns) if c != without]
         return self.log_width[:, kept].sum(1)
+
+    def joined(self, column: int, code: int) -> "Settled":
+        """Give one more exact cell in all rows."""
+        cell = Evidence.exact(self.log_width.new_full((len(self.evidence), 1), code), [column])
+        cell = cell.to(self.evidence.lower.device, self.evidence.lower.dtype)
+        width = torch.nn.functional.pad(self.log_width, (0, 1))
+        return self._replace(evidence=self.evidence.join(cell), log_width=width)
 
     def counts(self) -> Tensor:
         """Return the number of rows that stand for each row, (B,)."""
@@ -87,6 +94,8 @@ class CoupledLattices(nn.Module):
     Args:
         columns: the columns that are lattices.
         counts: the number of cells in the table of each, 0 for a fine lattice.
+        folds: how the first and the last value of each are spread over the cells beyond them.
+        atoms: the atoms of coupled columns, lattices or not; see `coupled_atoms.py`.
     """
 
     ends: Tensor
@@ -95,9 +104,17 @@ class CoupledLattices(nn.Module):
     probes: Tensor
     probe_widths: Tensor
 
-    def __init__(self, columns: Sequence[int] = (), counts: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        columns: Sequence[int] = (),
+        counts: Sequence[int] = (),
+        folds: Sequence[Sequence[float]] = (),
+        atoms: CoupledAtoms | None = None,
+    ) -> None:
         super().__init__()
         self.columns, self.counts = tuple(columns), tuple(counts)
+        self.folds = tuple(map(Fold.stored, folds)) or (Fold(),) * len(self.columns)
+        self.atoms = CoupledAtoms() if atoms is None else atoms
         most = max(self.counts, default=0)
         shape = (len(self.columns), most)
         self.register_buffer("ends", torch.zeros(shape[0], most + 1))
@@ -107,13 +124,18 @@ class CoupledLattices(nn.Module):
         self.register_buffer("probe_widths", torch.zeros(shape[0], _PROBES))
 
     @staticmethod
-    def of(tables: Mapping[int, LatticeTable | None], observed: Evidence) -> "CoupledLattices":
+    def of(
+        tables: Mapping[int, LatticeTable | None],
+        observed: Evidence,
+        atoms: CoupledAtoms | None = None,
+    ) -> "CoupledLattices":
         """Store the tables of columns, None for a fine lattice.
 
         The observed cells say where the floor must hold.
         """
         counts = [0 if table is None else len(table) for table in tables.values()]
-        out = CoupledLattices(list(tables), counts).double()
+        folds = [Fold.of(table, observed.select([c])) for c, table in tables.items()]
+        out = CoupledLattices(list(tables), counts, folds, atoms).double()
         for i, (column, table) in enumerate(tables.items()):
             cells = observed.select([column]).to("cpu", torch.float64)
             if table is None:
@@ -142,7 +164,13 @@ class CoupledLattices(nn.Module):
 
     def config(self) -> dict[str, Any]:
         """Return the arguments of `__init__`, as JSON."""
-        return {"columns": list(self.columns), "counts": list(self.counts)}
+        held = {"columns": list(self.columns), "counts": list(self.counts)}
+        return {**held, "folds": list(map(list, self.folds)), "atoms": self.atoms.config()}
+
+    @staticmethod
+    def from_config(config: Mapping[str, Any]) -> "CoupledLattices":
+        """Return what `config` describes, without the tables."""
+        return CoupledLattices(**{**config, "atoms": CoupledAtoms(**config["atoms"])})
 
     def table(self, column: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return ends (C + 1,), points (C,) and log widths (C,) of a column's cells."""
@@ -176,13 +204,36 @@ class CoupledLattices(nn.Module):
     # Evidence ---------------------------------------------------------------------------------
 
     def settle(self, evidence: Evidence, most: int = _MOST_POINTS) -> Settled:
-        """Replace the cells and ranges of lattices by their points, at most so many for a row.
+        """Replace atoms by marks, and the cells and ranges of lattices by their points.
 
-        Ranges with more points stay as they are.
+        Ranges with more points than `most` in a row stay as they are.
         """
         if not self.hold(evidence):
             place = torch.arange(len(evidence), device=evidence.lower.device)
             return Settled(evidence, torch.zeros_like(evidence.lower), place, len(evidence))
+        marked = self.atoms.mark(evidence)
+        found = self._settled(marked.evidence, most)
+        return found._replace(place=marked.place[found.place], rows=len(evidence))
+
+    def settle_once(self, evidence: Evidence) -> Settled | None:
+        """Settle rows for training, each as one row; None if some row would become several.
+
+        At random, a cell at an atom is taken as the atom or as the smooth part, and the infinite
+        cell of a first or last value as one of its finite parts.
+        """
+        generator = torch.Generator().manual_seed(0)
+        tables = {c: self.table(c)[1] for c in self.tabulated}
+        marked = self.atoms.mark_once(evidence, tables, generator)
+        if marked is None:
+            return None
+        for c in self.tabulated:
+            if c in marked.intervals:
+                fold = self.folds[self.columns.index(c)]
+                marked = fold.spread(marked, c, self.table(c)[0], generator)
+        return self._settled(marked, most=1)
+
+    def _settled(self, evidence: Evidence, most: int) -> Settled:
+        """Replace the cells of lattices in evidence with marks."""
         out = _Expansion(evidence, most)
         columns = [c for c in self.tabulated if c in evidence.intervals]
         for c in evidence.intervals.intersection(self.columns).difference(columns):
@@ -194,8 +245,9 @@ class CoupledLattices(nn.Module):
         return out.settled()
 
     def hold(self, *evidence: Evidence) -> bool:
-        """Return whether some evidence may have cells or ranges of lattices."""
-        return any(known.intervals.intersection(self.columns) for known in evidence)
+        """Return whether some evidence may have cells or ranges of lattices, or atoms."""
+        ranges = any(known.intervals.intersection(self.columns) for known in evidence)
+        return ranges or self.atoms.unmarked(*evidence)
 
     def batches(self, evidence: Evidence, size: int) -> Iterator[Settled]:
         """Settle batches of rows, which become about `size` rows each."""
@@ -244,9 +296,9 @@ class CoupledLattices(nn.Module):
     def points_of(self, evidence: Evidence) -> int:
         """Return the largest number of rows that one row of evidence becomes."""
         columns = [c for c in self.tabulated if c in evidence.intervals]
-        if not columns or not len(evidence):
+        if not len(evidence):
             return 1
-        total = torch.ones(len(evidence), dtype=torch.double, device=evidence.lower.device)
+        total = self.atoms.options(evidence)
         for c in columns:
             options = self._spans(evidence, c).options
             total = torch.where(total * options <= _MOST_POINTS, total * options, total)
@@ -276,7 +328,7 @@ class _Spans(NamedTuple):
         start, end = _cells_at(low, ends.double()), _cells_at(high, ends.double())
         first = start.floor()
         count = torch.where(inside, (end.ceil() - first).clamp_min(0), 0.0)
-        edge = (ends[1] - ends[0]) * _NEAR, (ends[-1] - ends[-2]) * _NEAR
+        edge = (ends[1] - ends[0]) * NEAR, (ends[-1] - ends[-2]) * NEAR
         below, above = inside & (low < ends[0] - edge[0]), inside & (high > ends[-1] + edge[1])
         return _Spans(start, end, first.long(), count.long(), below, above)
 
@@ -392,7 +444,7 @@ def _cells_at(x: Tensor, ends: Tensor) -> Tensor:
     low, high = ends[place], ends[place + 1]
     at = place + ((x - low) / (high - low)).clamp(0.0, 1.0)
     near = at.round()
-    return torch.where((at - near).abs() < _NEAR, near, at)
+    return torch.where((at - near).abs() < NEAR, near, at)
 
 
 def _fill(buffer: Tensor, values: npt.NDArray[np.float64]) -> None:

@@ -225,6 +225,12 @@ class Interleaved(Univariates):
         flags = {c: f for p in self.parts for c, f in zip(p.columns, p.discrete, strict=True)}
         self.discrete = tuple(flags[c] for c in self.columns)
 
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points of positive mass of each column that is not categorical."""
+        every = {c: f for p in self.parts for c, f in zip(p.columns, p.atoms, strict=True)}
+        return tuple(every[c] for c in self.columns)
+
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
         wide = x.expand(torch.broadcast_shapes(x.shape, (1, len(self.columns))))
@@ -263,12 +269,6 @@ class Interleaved(Univariates):
         ends = zip(*found, strict=True)
         low, high = (self._join([end.double() for end in side]) for side in ends)
         return low, high
-
-    @property
-    def atoms(self) -> tuple[tuple[float, ...], ...]:
-        """The points with positive mass of each continuous column."""
-        found = {c: a for p in self.parts for c, a in zip(p.columns, p.atoms, strict=True)}
-        return tuple(found[c] for c in self.columns)
 
     def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
         """Return E f(X_j, j), (B, n)."""

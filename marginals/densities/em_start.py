@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 # Variance added to each column, in units of the learned scale, so that a component of few rows does
 # not collapse on them.
 _RIDGE = 3e-3
+# Directions with less variance than this, such as the difference of two columns that nearly equal
+# each other, are stretched to unit variance, so that the ridge is small next to them too.
+_SHARP, _SHARPEST = 0.01, 1e-12
+# Directions with less variance than this, relative to the columns', are lost in training's noise.
+_BLURRED = 0.005
 # Rows to use: enough for a start, and EM visits each about a hundred times.
 _MOST_ROWS = 20_000
 _ROUNDS = 10
@@ -40,25 +45,30 @@ def start_by_em(model: CoupledDensity, x: Tensor, seed: int = 0, scales: bool = 
     # Imported here: most sessions start no mixture, and these take most of a second.
 
     generator = torch.Generator().manual_seed(seed)
-    x = x[torch.randperm(len(x), generator=generator)[:_MOST_ROWS]]
+    x = model.lattices.atoms.apart(x[torch.randperm(len(x), generator=generator)[:_MOST_ROWS]])
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
         family.scale_to(x[:, list(owned)].T)
         if isinstance(family, SharedLeaves):
-            family.learned.start(generator)
+            # Without noise: columns that nearly equal each other must have the same scale.
+            family.learned.start(noise=0.0)
             if scales:  # compress the middle, so that tails are long on this scale
                 family.learned.gate.fill_(-1.1)
     points = _points(model, x)  # (N, P), the coupled columns first
-    filled = _filled(points, generator).numpy()
+    filled = _filled(points, generator)
     width, diagonal = model.couplings.size[1], model.couplings.rank == 0
-    mixture, shares = _fitted(filled, min(width, len(x)), diagonal, seed, scales)
+    stretch = _stretch(filled, diagonal)  # (P, P)
+    stretched = (filled @ stretch).numpy()
+    mixture, shares = _fitted(stretched, min(width, len(x)), diagonal, seed, scales)
     # If there are more components than rows, the components repeat.
     order = torch.arange(width) % len(mixture.weights_)
     for family, owned in list(zip(model.leaves, model.leaves.owned, strict=True))[1:]:
         family.start_weighted(x[:, list(owned)].T, shares[:, order])
     coupled = len(model.coupled)
-    location = torch.from_numpy(mixture.means_)[order, :coupled]  # (K, J)
+    back = torch.linalg.inv(stretch)
+    location = (torch.from_numpy(mixture.means_) @ back)[order, :coupled]  # (K, J)
     covariance = torch.from_numpy(mixture.covariances_)[order]
     covariance = covariance.diag_embed() if diagonal else covariance  # (K, P, P)
+    covariance = back.T @ covariance @ back
     covariance = _without_floor(model, covariance[:, :coupled, :coupled])
     scale = covariance.diagonal(dim1=-2, dim2=-1).sqrt()
     first = model.leaves.families[0]
@@ -66,6 +76,31 @@ def start_by_em(model: CoupledDensity, x: Tensor, seed: int = 0, scales: bool = 
     first.set_components(location.T, scale.T)
     correlation = covariance / (scale[:, :, None] * scale[:, None])
     model.couplings.start_as(torch.from_numpy(mixture.weights_)[order], correlation)
+
+
+def is_sharp(x: Tensor) -> bool:
+    """Return whether some columns of x (N, J), NaN where missing, nearly determine each other.
+
+    Training blurs them by its noise; components started by EM do not.
+    """
+    known = x[~x.isnan().any(1)].double()
+    if x.shape[1] < 2 or len(known) <= 2 * x.shape[1]:
+        return False
+    correlation = torch.nan_to_num(torch.corrcoef(known.T))
+    return bool(torch.linalg.eigvalsh(correlation)[0] < _BLURRED)
+
+
+def _stretch(points: Tensor, diagonal: bool) -> Tensor:
+    """Return the matrix (P, P) that stretches sharp directions of points (N, P)."""
+    eye = torch.eye(points.shape[1], dtype=points.dtype)
+    if diagonal:  # columns are independent within components: no direction but theirs counts
+        return eye
+    values, vectors = torch.linalg.eigh(torch.cov(points.T).reshape(eye.shape))
+    sharp = (values < _SHARP) & (values > _SHARPEST)
+    if not bool(sharp.any()):
+        return eye
+    factor = torch.where(sharp, values.clamp_min(_SHARPEST).rsqrt(), 1.0)
+    return vectors * factor @ vectors.T
 
 
 def _without_floor(model: CoupledDensity, covariance: Tensor) -> Tensor:
@@ -119,6 +154,8 @@ def _points(model: CoupledDensity, x: Tensor) -> Tensor:
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
         own = x[:, list(owned)]
         if isinstance(family, CategoricalLeaves):
+            if family.common:
+                continue
             parts.append(category_indicators(own, family.categories))
         elif isinstance(family, SharedLeaves):
             on_scale = family.scale(own.T, range(len(owned)))[0].T.double()

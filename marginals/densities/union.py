@@ -157,6 +157,11 @@ class UnionUnivariates(Univariates):
         weights, total = log_shares(joint.mT + log_scale)  # (B, n, K), (B, n)
         self.log_weights, self.log_evidence = weights.mT.to(own), total.to(own)
 
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points of positive mass of each column that is not categorical."""
+        return self.inner.atoms
+
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
         found = self.inner.evaluate(self._repeated(x))
@@ -184,11 +189,6 @@ class UnionUnivariates(Univariates):
         """Return ends (..., B, n) between which the quantiles lie: the extreme ones of boxes."""
         low, high = self.inner.bracket(self._repeated(log_u), self._repeated(log_1mu))
         return self._by_box(low).amin(-2), self._by_box(high).amax(-2)
-
-    @property
-    def atoms(self) -> tuple[tuple[float, ...], ...]:
-        """The points with positive mass of each continuous column."""
-        return self.inner.atoms
 
     def rough_quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return points near the quantiles, (..., B, n): those given the likeliest box."""

@@ -24,6 +24,11 @@ class Univariates(ABC):
     """The log value of the evidence on the other columns, (B, n)."""
     discrete: tuple[bool, ...]
 
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points of positive mass of each column that is not categorical."""
+        return ((),) * len(self.columns)
+
     @abstractmethod
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
@@ -40,11 +45,6 @@ class Univariates(ABC):
         """Return ends (..., B, n) between which the quantiles lie, at less cost if possible."""
         found = self.quantile(log_u, log_1mu)
         return found, found
-
-    @property
-    def atoms(self) -> tuple[tuple[float, ...], ...]:
-        """The points with positive mass of each continuous column, where the CDF jumps."""
-        return ((),) * len(self.columns)
 
     @abstractmethod
     def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
@@ -125,6 +125,12 @@ class LeafMixtures(Univariates):
         self.log_evidence = total.T
         self.discrete = tuple(leaves.family_of(c)[0].discrete for c in self.columns)
 
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points of positive mass of each column that is not categorical."""
+        points = self.leaves.atoms
+        return tuple(points.get(c, ()) for c in self.columns)
+
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
         cells, shape = columns_first(x, self.log_evidence.shape)  # (n, Q, B)
@@ -173,11 +179,6 @@ class LeafMixtures(Univariates):
         dtype = self.log_weights.dtype
         return low.mT.to(dtype), high.mT.to(dtype), shape
 
-    @property
-    def atoms(self) -> tuple[tuple[float, ...], ...]:
-        """The points with positive mass of each continuous column."""
-        return tuple(self.leaves.atoms.get(c, ()) for c in self.columns)
-
     def tails(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return CDF, survival function and density at `x` (..., B, n), which underflow far out."""
         cells, shape = columns_first(x, self.log_evidence.shape)  # (n, Q, B)
@@ -219,6 +220,12 @@ class UnivariateMixture(Univariates):
         shares, self.log_evidence = log_shares(log_weights.movedim(0, -1))
         self.log_weights = shares.movedim(-1, 0)
 
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points of positive mass of each column that is not categorical."""
+        every = zip(*(member.atoms for member in self.members), strict=True)
+        return tuple(tuple(sorted(set().union(*points))) for points in every)
+
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
         parts = [member.evaluate(x) for member in self.members]
@@ -257,12 +264,6 @@ class UnivariateMixture(Univariates):
         """Return ends (..., B, n) between which the quantiles lie: the extreme ones of members."""
         low, high = zip(*(m.bracket(log_u, log_1mu) for m in self.members), strict=True)
         return torch.stack(low).amin(0), torch.stack(high).amax(0)
-
-    @property
-    def atoms(self) -> tuple[tuple[float, ...], ...]:
-        """The points with positive mass of each continuous column."""
-        found = zip(*(m.atoms for m in self.members), strict=True)
-        return tuple(tuple(sorted({x for own in each for x in own})) for each in found)
 
     def rough_quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return points near the quantiles, (..., B, n): those of the heaviest member."""

@@ -144,6 +144,11 @@ class ViewUnivariates(Univariates):
         self.inner, self.columns, self.discrete = inner, tuple(columns), inner.discrete
         self.log_evidence = inner.log_evidence - log_given
 
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points of positive mass of each column that is not categorical."""
+        return self.inner.atoms
+
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
         return self.inner.evaluate(x)
@@ -167,11 +172,6 @@ class ViewUnivariates(Univariates):
     def bracket(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]:
         """Return ends (..., B, n) between which the quantiles lie."""
         return self.inner.bracket(log_u, log_1mu)
-
-    @property
-    def atoms(self) -> tuple[tuple[float, ...], ...]:
-        """The points with positive mass of each continuous column."""
-        return self.inner.atoms
 
     def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
         """Return E f(X_j, j), (B, n), where j are the view's names."""

@@ -177,7 +177,7 @@ DENSITIES: dict[str, _Kind] = {
         lambda c: CoupledDensity(
             Leaves.from_config(c["leaves"]),
             Couplings(**c["couplings"]),
-            CoupledLattices(**c["lattices"]),
+            CoupledLattices.from_config(c["lattices"]),
         ),
     ),
     "mixture": _Kind(

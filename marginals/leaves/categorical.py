@@ -23,6 +23,8 @@ class CategoricalLeaves(LeafFamily):
     Args:
         categories: the number of categories C_j of each column.
         width: the number of components M.
+        common: whether all components share the masses, so that the columns are independent of all
+            others.
 
     >>> leaves = CategoricalLeaves(categories=[2, 3], width=4)
     >>> leaves.evaluate(torch.tensor([[1.0], [2.0]]), columns=[0, 1]).log_cdf.abs().max().item()
@@ -33,12 +35,13 @@ class CategoricalLeaves(LeafFamily):
     discrete = True
     absent: Tensor
 
-    def __init__(self, categories: Sequence[int], width: int) -> None:
+    def __init__(self, categories: Sequence[int], width: int, common: bool = False) -> None:
         super().__init__()
         check_positive(categories=min(categories), width=width)
         self.categories = tuple(categories)
         most = max(self.categories)
-        self.logits = nn.Parameter(torch.zeros(len(categories), width, most))
+        self.width, self.common = width, common
+        self.logits = nn.Parameter(torch.zeros(len(categories), 1 if common else width, most))
         codes, counts = torch.arange(most), torch.tensor(self.categories)
         self.register_buffer("absent", codes >= counts[:, None], persistent=False)  # (D, C)
         self._masses = Derived()
@@ -47,11 +50,11 @@ class CategoricalLeaves(LeafFamily):
     @property
     def size(self) -> tuple[int, int]:
         """Number of columns D and of components M."""
-        return self.logits.shape[0], self.logits.shape[1]
+        return self.logits.shape[0], self.width
 
     def config(self) -> dict[str, Any]:
         """Return the arguments of `__init__`, as JSON."""
-        return {"categories": list(self.categories), "width": self.size[1]}
+        return {"categories": list(self.categories), "width": self.width, "common": self.common}
 
     def log_values(self, cells: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
@@ -126,6 +129,8 @@ class CategoricalLeaves(LeafFamily):
     @torch.no_grad()
     def start(self, rows: Tensor, generator: torch.Generator | None = None) -> None:
         """Set component k to half its masses so far and half the category in `rows` (D, M)."""
+        if self.common:
+            return  # the margin
         most = self.logits.shape[-1]
         kernel = nn.functional.one_hot(rows.long().clamp(0, most - 1), most)
         mass = 0.5 * self._log_mass(range(self.size[0])).exp() + 0.5 * kernel
@@ -141,6 +146,7 @@ class CategoricalLeaves(LeafFamily):
         """
         at = list(range(len(data)) if columns is None else columns)
         most = self.logits.shape[-1]
+        shares = shares.sum(1, keepdim=True) if self.common else shares
         counts = torch.stack([_counts(x, shares, most) for x in data])  # (n, M, C)
         self.logits[at] = with_prior_row(counts, self.absent[at][:, None]).to(self.logits)
 
@@ -160,7 +166,7 @@ class CategoricalLeaves(LeafFamily):
         def make() -> Tensor:
             absent = select(self.absent, columns)[:, None]
             logits = select(self.logits, columns).masked_fill(absent, -torch.inf)
-            return logits.log_softmax(-1)
+            return logits.log_softmax(-1).expand(-1, self.width, -1)
 
         return self._masses.get(tuple(columns), (self.logits,), make)
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from marginals.cells.evidence import Evidence
 from marginals.densities.build import couplable
 from marginals.densities.density import Density
+from marginals.densities.em_start import is_sharp
 from marginals.numerics import logsumexp
 from marginals.selection.ensemble import (
     Job,
@@ -26,7 +27,7 @@ from marginals.selection.ensemble import (
 )
 from marginals.selection.folds import fold_jobs, group_scores, split_folds, whole_groups
 from marginals.selection.processes import LEAST_SECONDS, fit_in_processes
-from marginals.selection.recipes import SECONDS, Effort, Recipe, first_recipes
+from marginals.selection.recipes import SECONDS, Effort, Recipe, first_recipes, sharp_recipes
 from marginals.training.batches import Rows, make_rows, split
 from marginals.training.progress_bar import ProgressBar
 from marginals.training.result import FitError, FitResult
@@ -100,9 +101,11 @@ def search(
     limit = SECONDS[effort][gpu] if seconds is None else seconds
     limit -= 0.0 if started is None else time.monotonic() - started
     rows = make_rows(data, weight, "data")
-    coupled = len(couplable(data, **options))
+    coupled = couplable(data, **options)
     mixed = bool(options["categories"] or options["atoms"])
-    first = first_recipes(observed_rows(rows), coupled, effort, gpu, mixed)
+    first = first_recipes(observed_rows(rows), len(coupled), effort, gpu, mixed)
+    if is_sharp(data.select(coupled).midpoints()) and effort != "quick":
+        first = sharp_recipes(observed_rows(rows), len(coupled)) + first
     recipes = [recipe.building(**options).seeded(seed + i) for i, recipe in enumerate(first)]
     with ProgressBar(progress, limit) as bar:
         alone = jobs is None and (limit < _WORTH_PROCESSES or len(rows) < _FEW_ROWS)

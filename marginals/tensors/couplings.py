@@ -1,6 +1,7 @@
 """Component weights, and the low-rank correlation of columns inside each component."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, final
 
 import torch
@@ -9,35 +10,50 @@ from torch import Tensor, nn
 from marginals.numerics import log_normalised
 from marginals.runtime.derived import Derived
 
+# The least unique variance of a column without a step: a deviation of 1 % of the component's.
+LEAST = 1e-4
+
 
 @final
 class Couplings(nn.Module):
     r"""Weights of K components and, in each, the correlation :math:`R = \mathrm{diag}(d) + L L^T`.
 
-    With raw loadings W of J columns on r factors, :math:`L_j = W_j \sqrt{(1 - \delta) / (1 +
-    |W_j|^2)}` and :math:`d_j = \delta + (1 - \delta) / (1 + |W_j|^2)`: the diagonal of R is one,
-    and no column is a function of the others. Some factors belong to one component. Common factors
-    share W across components, up to a scale per component and factor.
+    With raw loadings W of J columns on r factors, :math:`L_j = W_j \sqrt{(1 - \delta_j) / (1 +
+    |W_j|^2)}` and :math:`d_j = \delta_j + (1 - \delta_j) / (1 + |W_j|^2)`: the diagonal of R is
+    one, and no column is a function of the others. Some factors belong to one component. Common
+    factors share W across components, up to a scale per component and factor.
 
     Args:
         columns: the number of columns J that are coupled.
         width: the number of components K.
         own: the number of factors that belong to each component.
         common: the number of factors that all components share.
-        least: the least unique variance delta, which keeps the likelihood bounded where columns are
-            linearly dependent.
+        least: the least unique variance delta of all columns, or of each. It keeps the likelihood
+            bounded where columns are linearly dependent.
     """
 
+    least: Tensor
+
     def __init__(
-        self, columns: int, width: int, own: int = 2, common: int = 0, least: float = 1e-4
+        self,
+        columns: int,
+        width: int,
+        own: int = 2,
+        common: int = 0,
+        least: float | Sequence[float] = LEAST,
     ) -> None:
         super().__init__()
         for name, number in (("own", own), ("common", common)):
             if number < 0:
                 raise ValueError(f"Expected `{name}` to be at least 0; got {number}.")
-        if not 0 < least < 1:
-            raise ValueError(f"Expected `least` to lie between 0 and 1; got {least}.")
-        self.least = float(least)
+        each = [float(least)] * columns if isinstance(least, float) else list(map(float, least))
+        if len(each) != columns or not all(0 < number < 1 for number in each):
+            raise ValueError(
+                f"Expected `least` to lie between 0 and 1, for all or each of {columns} columns; "
+                f"got {least}."
+            )
+        self._each = each
+        self.register_buffer("least", torch.tensor(each, dtype=torch.float64), persistent=False)
         self.raw = nn.Parameter(torch.zeros(width))
         self.own = nn.Parameter(torch.zeros(width, columns, own))
         self.common = nn.Parameter(torch.zeros(columns, common))
@@ -59,7 +75,7 @@ class Couplings(nn.Module):
         columns, width = self.size
         own, common = self.own.shape[2], self.common.shape[1]
         sizes = {"columns": columns, "width": width, "own": own, "common": common}
-        return {**sizes, "least": self.least}
+        return {**sizes, "least": self._each}
 
     def log_weights(self) -> Tensor:
         """Return the log weights of the components, (K,)."""
@@ -74,8 +90,9 @@ class Couplings(nn.Module):
         shared = self.log_scale.exp()[:, None] * self.common  # (K, J, common)
         raw = torch.cat([self.own, shared], -1)
         total = 1 + raw.square().sum(-1)
-        free = 1 - self.least
-        return raw * (free / total).sqrt()[..., None], self.least + free / total
+        least = self.least.to(total)
+        free = (1 - least) / total
+        return raw * free.sqrt()[..., None], least + free
 
     @torch.no_grad()
     def start(self, data: Tensor, generator: torch.Generator | None = None) -> None:
@@ -107,9 +124,8 @@ class Couplings(nn.Module):
         # L_j = W_j sqrt(f / (1 + |W_j|^2)) and d_j = 1 - |L_j|^2, solved for W_j.
         unique = 1 - loadings.square().sum(-1, keepdim=True)
         self.own.zero_()
-        self.own[..., :rank] = (loadings / (unique - self.least).clamp_min(self.least).sqrt()).to(
-            self.own.dtype
-        )
+        least = self.least.to(unique)[:, None]
+        self.own[..., :rank] = (loadings / (unique - least).maximum(least).sqrt()).to(self.own)
 
 
 def _principal(data: Tensor, rank: int) -> Tensor:

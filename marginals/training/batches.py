@@ -169,7 +169,8 @@ def make_noise(
         x = torch.where(_at(x, padded), torch.nan, x)
     spread = (x - x.nanmean(0)).square().nanmean(0).sqrt()
     spread = torch.where(spread.isfinite(), spread, 0.0)
-    continuous = [categories[c] is None for c in evidence.columns]
+    # Columns beyond the table's are marks of atoms, which are categories.
+    continuous = [c < len(categories) and categories[c] is None for c in evidence.columns]
     noise = Noise(share * spread * torch.tensor(continuous, device=spread.device), padded)
     return noise.without_rare(evidence)
 

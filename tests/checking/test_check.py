@@ -15,7 +15,7 @@ from marginals.checking.calibration_check import calibration
 from marginals.checking.known_cells import known_cells
 from marginals.checking.margin_check import margin_distances
 from marginals.checking.plain_questions import answered, plain_questions
-from marginals.checking.row_rules import broken_rules, grid_step
+from marginals.checking.row_rules import broken_rules
 from marginals.language import QueryError
 from marginals.queries.uniforms import cell_ends
 from marginals.synthesis.binned_pairs import binned_pair_distances
@@ -229,6 +229,7 @@ def test_rules_by_hand() -> None:
             "start": start,
             "end": start + random.random(400),
             "part": random.choice(list("abcd"), 400),
+            "price": (random.integers(0, 300, 400) / 4 + 0.1).astype(np.float32),
         }
     )
     table["whole"] = table["part"].map({"a": "x", "b": "x", "c": "y", "d": "y"})
@@ -239,31 +240,17 @@ def test_rules_by_hand() -> None:
             "end": [0.2, 0.1, 0.4, np.nan],
             "part": list("abcd"),
             "whole": list("xyyy"),
+            "price": np.array([0.1, 0.35, 0.4, 1.1], dtype=np.float32),
         }
     )
     rules = broken_rules(aligned(table, drawn), table, random).set_index("rule")
     assert rules.loc["term in {36, 60}", "broken"] == 0.25
     assert rules.loc["start <= end", "broken"] == 0.25
+    assert rules.loc["price in steps of 0.25", "broken"] == 0.25  # of a float32 column
     assert rules.loc["part determines whole", "broken"] == 0.25
     assert "whole determines part" not in rules.index
     assert not rules.index.str.startswith("start in steps").any()
     assert not rules.index.str.contains("<= term").any()  # follows from the columns' bounds
-
-
-@pytest.mark.parametrize(
-    ("values", "step"),
-    [
-        ([0, 1, 3], 1.0),
-        ([0.05, 0.3, 0.8], 0.25),
-        ([200.0, 500.0, 900.0], 100.0),
-        (np.array([0.1, 0.2, 0.7], dtype=np.float32), 0.1),
-        ([0.0, 1.0, np.sqrt(2)], None),
-        ([4.0], None),
-    ],
-)
-def test_steps_of_grids(values: Any, step: float | None) -> None:
-    found = grid_step(np.asarray(values, dtype=np.float64))
-    assert found is None if step is None else found == pytest.approx(step)
 
 
 # The report -------------------------------------------------------------------------------------

@@ -279,7 +279,9 @@ def test_tables_of_lattices(kind: Any) -> None:
     assert_allclose(table.ends[place], cells.lower[:, 0], atol=1e-12)
     assert_allclose(table.ends[place + 1], cells.upper[:, 0], atol=1e-12)
     with quiet():
-        assert_allclose(axis.point(axis.numbers(table.points)), table.points, atol=1e-9)
+        inside = slice(table.below, len(table) - table.above)
+        known = table.points[inside]
+        assert_allclose(axis.point(axis.numbers(known)), known, atol=1e-9)
     # The widths are slopes: those of cells but for their bend.
     assert_allclose(np.diff(table.ends)[4:-4], table.widths[4:-4], rtol=0.02)
     assert (np.diff(table.ends) > 0.7 * table.widths).all()
@@ -295,3 +297,30 @@ def test_too_many_cells_have_no_table() -> None:
     table = axis.cells(high - 0.01, high)
     assert table is not None
     assert 2 * 256 < len(table) < 4096
+
+
+@pytest.mark.parametrize("kind", [Integer(lower=0), Integer(upper=60), Integer(lower=0, upper=60)])
+def test_soft_bounds_of_lattices(kind: Any) -> None:
+    """Steps next to a bound are narrow enough to couple the column, and nothing else changes."""
+    counts = np.random.default_rng(0).negative_binomial(2, 0.15, 400).clip(0, 60)
+    frame = pd.DataFrame({"n": 60 - counts if kind.lower is None else counts})
+    schema = infer(frame, {"n": kind})
+    column = schema["n"]
+    axis = column.axis
+    assert isinstance(axis, LatticeAxis)
+    assert column.soft > 0
+    values = np.arange(61.0) - column.reference
+    with quiet():
+        lower, upper = axis.rounded(values)
+        assert (lower[1:] == upper[:-1]).all()  # the cells tile the line
+        assert (np.diff(upper[:-1]) > 0).all()
+        assert_allclose(axis.numbers(axis.point(values)), values)
+        table = axis.cells(*axis.point(values[[0, -1]]))
+        assert table is not None
+        assert (0.8 * table.widths <= 0.5).all()
+        assert table.below >= (0 if kind.lower is None else 16)
+        assert table.above >= (0 if kind.upper is None else 16)
+        # Cells beyond the bounds belong to the first and the last value.
+        beyond = table.points[: table.below], table.points[len(table) - table.above :]
+        assert (axis.numbers(beyond[0]) == values[0]).all()
+        assert (axis.numbers(beyond[1]) == values[-1]).all()

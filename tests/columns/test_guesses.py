@@ -177,3 +177,28 @@ def test_adult() -> None:
     assert {20, 40, 50, 60} <= set(schema["hours_per_week"].kind.atoms)
     assert schema["education_num"].kind == Discrete(range(1, 17))
     assert schema["age"].kind.upper == 90
+
+
+def test_columns_that_nearly_identify_rows_are_independent_of_the_others() -> None:
+    """As the names of cars are: they are announced, and learn nothing by heart."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=300)
+    frame = pd.DataFrame({"x": x, "name": [f"car {i}" for i in rng.integers(0, 400, 300)]})
+    with pytest.warns(SchemaWarning, match="'name' has a value of its own in most rows"):
+        schema = infer(frame)
+    assert schema["name"].alone
+    assert schema.build_options["alone"] == (1,)
+    assert "independent of all other columns" in str(schema)
+    with pytest.warns(SchemaWarning):
+        model = MDMA(tensor="cp", width=6, max_steps=20, random_state=0).fit(frame)
+    first, second = frame.name.iloc[:2]
+    assert model.mean("x", given={"name": first}) == pytest.approx(model.mean("x"), abs=1e-5)
+    p = model.prob({"name": first}), model.prob({"name": first}, given={"x": 1.0})
+    assert p[0] == pytest.approx(p[1])
+    assert model.prob({"name": [first, second]}) < 0.05
+    declared = MDMA(
+        columns={"name": Categorical()}, tensor="cp", width=6, max_steps=20, random_state=0
+    ).fit(frame)
+    assert not declared.schema_["name"].alone
+    names = declared.module_.leaves.family_of(1)[0]
+    assert names.logits.shape[1] == 6  # a table of each component

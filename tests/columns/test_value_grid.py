@@ -98,7 +98,7 @@ def test_rational_numbers() -> None:
 @given(
     st.sampled_from(["poisson", "geometric", "normal", "lognormal", "uniform", "exponential"]),
     st.sampled_from([0.5, 3.0, 20.0]),
-    st.sampled_from([300, 3000, 30_000]),
+    st.sampled_from([150, 400, 3000, 30_000]),
     st.integers(0, 2**32 - 1),
 )
 def test_smooth_columns_have_no_atoms(name: str, size: float, rows: int, seed: int) -> None:
@@ -134,6 +134,26 @@ def test_few_rows_make_no_atoms() -> None:
     values = np.append(np.arange(400) / 10, [20.0] * 15)
     assert atoms_of(values, 0.1) == []
     assert atoms_of(np.append(values, [20.0] * 30), 0.1) == [20.0]
+
+
+def test_values_of_small_tables_that_repeat_are_atoms() -> None:
+    rng = np.random.default_rng(0)
+    for rows, share in ((150, 0.15), (400, 0.06), (800, 0.05)):
+        smooth = np.rint(rng.gamma(7, 15, rows))
+        values = np.where(np.arange(rows) < share * rows, 150, smooth)
+        assert atoms_of(values, 1.0) == [150.0]
+
+
+@pytest.mark.parametrize("rows", [100, 400, 1000])
+@pytest.mark.parametrize("step", [0.01, 0.1, 1.0, None])
+def test_false_atoms_are_rare(rows: int, step: float | None) -> None:
+    rng = np.random.default_rng(rows)
+    found = 0
+    for _ in range(60):
+        values = np.concatenate([rng.normal(0, 4, rows // 2), rng.gamma(2, 3, rows - rows // 2)])
+        values = values if step is None else step * np.rint(values / step)
+        found += len(atoms_of(values, step))
+    assert found == 0
 
 
 def test_tables_of_few_values() -> None:

@@ -172,7 +172,7 @@ def test_what_is_coupled() -> None:
     data = Evidence.interval(lower, x)
     model = build(data, tensor="copula", width=3, categories={2: 2}, atoms={0: (0.0,)})
     assert isinstance(model, CoupledDensity)
-    assert model.coupled == (1,)
+    assert model.coupled == (0, 1)
     assert model.atoms == {0: (0.0,)}
     none = build(data, tensor="copula", width=3, categories={2: 2}, coupled=[])
     assert isinstance(none, TensorDensity)

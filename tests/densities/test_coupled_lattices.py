@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from marginals.cells.evidence import Evidence
-from marginals.cells.lattice_table import uniform_lattice
+from marginals.cells.lattice_table import LatticeTable, uniform_lattice
 from marginals.densities.build import build, couplable
 from marginals.densities.coupled import CoupledDensity
 from marginals.densities.coupled_lattices import CoupledLattices
@@ -290,7 +290,7 @@ def test_coarse_lattices_stay_loose() -> None:
     evidence, _ = data()
     assert couplable(evidence, {}, {}, LATTICE) == (0, 1, 2)
     assert couplable(evidence, {}, {}) == (2,)
-    assert couplable(evidence, {}, {0: (0.0,)}, LATTICE) == (1, 2)
+    assert couplable(evidence, {}, {0: (0.0,)}, LATTICE) == (0, 1, 2)
     binary = torch.randint(2, (60, 1)).double()
     codes = Evidence.interval(binary, binary + 1)
     assert couplable(codes, {}, {}, {0: uniform_lattice(1.0)}) == ()
@@ -306,7 +306,8 @@ def test_fine_lattices_have_points_without_a_table() -> None:
     assert couplable(cells, {}, {}, lattices) == (0, 1, 2, 3)
     assert couplable(cells, {}, {}, {3: lambda *_: None}) == (2, 3)
     model = build(cells, tensor="copula", width=2, lattices=lattices, dtype=torch.float64)
-    assert model.lattices.config() == {"columns": [0, 1, 3], "counts": [*model.lattices.counts]}
+    assert model.lattices.columns == (0, 1, 3)
+    assert model.lattices.tabulated == (0, 1)
     floor = model.lattices.log_floor(model.leaves.families[0], model.coupled)
     assert 0.25 * step < float(floor[3].detach().exp()) < 2 * step
     exact, _ = model.settled(model.checked(cells))
@@ -351,3 +352,45 @@ def test_the_error_of_a_sum_is_that_of_the_docs() -> None:
     for shift in (0.0, 0.25, 0.5):
         mass = (-0.5 * ((k + shift) / 0.8).square()).exp() / (0.8 * math.sqrt(2 * math.pi))
         assert abs(float(mass.sum()) - 1) <= 2 * math.exp(-2 * math.pi**2 * 0.64) + 1e-12
+
+
+@pytest.mark.parametrize("init", ["data", "em"])
+def test_first_values_are_sums_over_points_beyond(init: str) -> None:
+    """Counts that are often zero are coupled, and zero stands for everything below it."""
+    torch.manual_seed(0)
+    z = torch.randn(500, dtype=torch.float64)
+    counts = (3 + 4 * z).round().clamp_min(0)
+    low = torch.where(counts > 0, counts, -torch.inf)
+    near = z + 0.5 * torch.randn(500)
+    data = Evidence.interval(torch.stack([low, near], 1), torch.stack([counts + 1, near], 1))
+
+    def table(low: float, high: float) -> LatticeTable:
+        cells = uniform_lattice(1.0, margin=16)(low - 1, high)
+        return LatticeTable(cells.ends, cells.points, cells.widths, int(-cells.ends[0]), 0)
+
+    model = build(
+        data, tensor="copula", width=2, lattices={0: table}, init=init, dtype=torch.float64
+    )
+    assert model.coupled == (0, 1)
+    fold = model.lattices.folds[0]
+    assert fold.below >= 16
+    assert fold.falls > 0.5  # zeros are many
+    marked, log_width = model.settled(model.checked(data))
+    assert log_width is not None
+    assert not marked.intervals
+    assert float(marked.lower[:, 0].min()) < 0
+    fit(model, data, max_steps=150, validation=data, noise=0.0)
+    with torch.no_grad():
+        mass = float(model.log_value({0: (None, 1.0)}).exp())
+        assert mass == pytest.approx(float((counts == 0).double().mean()), abs=0.05)
+        at = torch.arange(1.0, 60.0)[:, None]
+        rest = model.log_value(Evidence.interval(at, at + 1, [0])).exp().sum()
+        assert float(rest) + mass == pytest.approx(1, abs=1e-5)
+        # What zero says about the other column is what the draws say.
+        x = model.sample(20_000)
+        below = x[x[:, 0] <= 1, 1]
+        found = model.univariates(Evidence.of({0: (None, 1.0)}), [1])
+        mean = float(found.expect(lambda x, _: x))
+        assert mean == pytest.approx(
+            float(below.mean()), abs=5 * float(below.std()) / len(below) ** 0.5
+        )
