@@ -7,9 +7,12 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Lattice", "LatticeTable", "uniform_lattice"]
+__all__ = ["FINE_WIDTH", "Lattice", "LatticeTable", "uniform_lattice"]
 
 Floats = npt.NDArray[np.float64]
+
+# Lattices without a table: cells of at most this width, in units of the model's scale, are points.
+FINE_WIDTH = 1 / 200
 
 
 @final

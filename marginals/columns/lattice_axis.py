@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from marginals.cells.lattice_table import LatticeTable
+from marginals.cells.lattice_table import FINE_WIDTH, LatticeTable
 from marginals.columns.axis import Axis, ExactCells, Flags, Floats, checked, quiet
 from marginals.columns.dtypes import float_type
 from marginals.columns.kinds import Integer
@@ -34,6 +34,7 @@ _MOST_UNIT = 10**15  # whole numbers beyond are rounded as floats
 _SHARES = (0.25, 0.5)
 _STEPS = 0.8
 _ROWS = 5000  # enough for a deviation
+_NEAR_BOUND = 0.05  # share of the values that may be so near to a bound that no logarithm holds
 # Cells of a table, and those on either side of the observed ones: half as many, within limits.
 _MOST_CELLS, _LEAST_MARGIN, _MOST_MARGIN = 4096, 16, 256
 
@@ -336,14 +337,20 @@ def softness(axis: LatticeAxis, values: Floats) -> float:
     if (math.isinf(axis.first) and math.isinf(axis.last)) or len(values) < 2:
         return 0.0
     ends = np.array([values.min(), values.max()])
-    some = values[:: max(1, len(values) // _ROWS)]
+    steps = axis._steps(values[:: max(1, len(values) // _ROWS)])
+    away = np.minimum(steps - axis.first, axis.last - steps)  # from the nearest bound
+    # A column with too many cells for a table has points only, unless many are near a bound.
+    fine = (_STEPS * FINE_WIDTH,) if np.ptp(steps) >= _MOST_CELLS else ()
     with quiet():
-        for share in _SHARES:
+        for share in (*fine, *_SHARES):
             for soft in (0.0, *2.0 ** np.arange(2, 40)):
                 trial = replace(axis, column=replace(axis.column, soft=float(soft)))
-                widest = trial._slope(trial._steps(ends) + 0.5).max()
-                if _STEPS * widest <= share * trial.point(some).std():
-                    return float(soft)
+                widest = trial._slope(axis._steps(ends) + 0.5).max()
+                if _STEPS * widest > share * trial.bent(steps + 0.5).std():
+                    continue
+                if share in fine and (away < soft).mean() > _NEAR_BOUND:
+                    break
+                return float(soft)
     return 0.0
 
 

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from marginals import structure
 from marginals.cells.evidence import Evidence, as_evidence
-from marginals.cells.lattice_table import Lattice, LatticeTable
+from marginals.cells.lattice_table import FINE_WIDTH, Lattice, LatticeTable
 from marginals.densities.coupled import CoupledDensity
 from marginals.densities.coupled_atoms import CoupledAtoms, smooth_shares, without_atoms
-from marginals.densities.coupled_lattices import FINE_WIDTH, LEAST_STEPS, CoupledLattices
+from marginals.densities.coupled_lattices import LEAST_STEPS, CoupledLattices
 from marginals.densities.em_start import start_by_em
 from marginals.densities.mixture_em import fit_components
 from marginals.densities.sample_weights import checked_weight, drawn_by_weight
@@ -126,7 +126,9 @@ def build(
     if tied:
         bare = without_atoms(evidence, {c: atoms[c] for c in tied if c in atoms})
         tables = _tables(bare, {c: lattices[c] for c in tied if c in lattices})
-        held = CoupledLattices.of(tables, bare, _atoms(evidence, bare, tied, atoms, tables))
+        held = CoupledLattices.of(
+            tables, bare, _atoms(evidence, bare, tied, atoms, tables, lattices)
+        )
         couplings = Couplings(len(tied), width, rank, common, _least(bare, tied, lattices))
         model = CoupledDensity(families, couplings, held)
     else:
@@ -204,6 +206,7 @@ def _atoms(
     columns: Sequence[int],
     atoms: Mapping[int, Sequence[float]],
     tables: Mapping[int, LatticeTable | None],
+    lattices: Mapping[int, Lattice],
 ) -> CoupledAtoms:
     """Return the atoms of coupled columns; `bare` is the evidence without them."""
     points = {c: sorted(atoms[c]) for c in columns if c in atoms}
@@ -211,7 +214,21 @@ def _atoms(
         c: smooth_shares(own, evidence.select([c]), bare.select([c]), tables.get(c))
         for c, own in points.items()
     }
-    return CoupledAtoms(points, len(evidence.columns), shares)
+    found = {c: [_cell_of(lattices[c], at) for at in points[c]] for c in points if c in lattices}
+    cells = {c: [cell for cell in own if cell is not None] for c, own in found.items()}
+    cells = {c: own for c, own in cells.items() if len(own) == len(points[c])}
+    return CoupledAtoms(points, len(evidence.columns), shares, cells)
+
+
+def _cell_of(lattice: Lattice, point: float) -> tuple[float | None, float | None] | None:
+    """Return the ends of the cell of a lattice that holds a point, None where it has no end."""
+    table = lattice(point, point)
+    if table is None:
+        return None
+    cell, last = int(np.searchsorted(table.ends, point)) - 1, len(table) - 1
+    low = None if cell < 0 or 0 < table.below == cell else float(table.ends[min(cell, last + 1)])
+    end = None if cell > last or 0 < table.above == last - cell else float(table.ends[cell + 1])
+    return low, end
 
 
 def _observed(evidence: Evidence, column: int) -> int:

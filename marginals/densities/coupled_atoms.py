@@ -19,6 +19,8 @@ from marginals.cells.lattice_table import LatticeTable
 from marginals.densities.univariates import Univariates, columns_first, columns_last
 from marginals.leaves import LeafEvaluation
 
+# Relative difference of ends of cells that is only rounding.
+_CLOSE = 1e-6
 # Cells on each side of an atom's that say how many of its rows are of the smooth part.
 _NEIGHBOURS = 4
 
@@ -48,6 +50,7 @@ class CoupledAtoms:
         points: the atoms of each column that has any, rising.
         columns: the number of columns of the table; the marks come after them.
         shares: for each atom, the part of its rows that the smooth density explains; 0 by default.
+        cells: for each atom of a lattice, the ends of its cell, None where it has no end.
     """
 
     def __init__(
@@ -55,12 +58,14 @@ class CoupledAtoms:
         points: Mapping[int, Sequence[float]] | None = None,
         columns: int = 0,
         shares: Mapping[int, Sequence[float]] | None = None,
+        cells: Mapping[int, Sequence[Sequence[float | None]]] | None = None,
     ) -> None:
         self.points = {int(c): tuple(sorted(map(float, p))) for c, p in (points or {}).items()}
         self.table_columns = columns
         self.marks = {c: columns + i for i, c in enumerate(self.points)}
         given = {int(c): tuple(map(float, part)) for c, part in (shares or {}).items()}
         self.shares = {c: given.get(c, (0.0,) * len(p)) for c, p in self.points.items()}
+        self.cells = {int(c): [tuple(cell) for cell in own] for c, own in (cells or {}).items()}
 
     def config(self) -> dict[str, Any]:
         """Return the arguments of `__init__`, as JSON."""
@@ -68,6 +73,7 @@ class CoupledAtoms:
             "points": {str(c): list(p) for c, p in self.points.items()},
             "columns": self.table_columns,
             "shares": {str(c): list(p) for c, p in self.shares.items()},
+            "cells": {str(c): [list(cell) for cell in own] for c, own in self.cells.items()},
         }
 
     @property
@@ -101,16 +107,13 @@ class CoupledAtoms:
             place = place[source]
         return Marked(evidence, place)
 
-    def mark_once(
-        self, evidence: Evidence, tables: Mapping[int, Tensor], generator: torch.Generator
-    ) -> Evidence | None:
+    def mark_once(self, evidence: Evidence, generator: torch.Generator) -> Evidence | None:
         """Add the marks without more rows: a cell of a lattice at an atom is one or the other.
 
         The choice is random, by the share of the atom's rows that the smooth part explains.
 
         Args:
             evidence: rows to train on.
-            tables: the points of the lattice columns, by column.
             generator: source of the choice.
 
         Returns:
@@ -118,25 +121,29 @@ class CoupledAtoms:
         """
         for column in self._open(evidence):
             split = self._split(evidence, column)
-            if bool(split.both.any()):
-                position = evidence.columns.index(column)
-                sides = evidence.lower, evidence.upper
-                low, high = (side[:, position].contiguous() for side in sides)
-                points = tables.get(column)
-                if points is None:
-                    return None
-                inside = [
-                    torch.searchsorted(points.to(low), end, right=True) for end in (low, high)
-                ]
-                single = (inside[1] - inside[0] <= 1) & (split.last - split.first == 1)
-                if bool((split.both & ~single).any()):
-                    return None
+            if bool((split.both & ~self._is_cell(evidence, column, split)).any()):
+                return None
             shares = torch.tensor(self.shares[column], dtype=torch.float64)
             level = torch.rand(len(evidence), generator=generator, dtype=torch.float64)
             smooth = level < shares[(split.last - 1).clamp_min(0).cpu()]
             at = split.hit | (split.both & ~smooth.to(split.both.device))
             evidence = self._marked(evidence, column, split, at)
         return evidence
+
+    def _is_cell(self, evidence: Evidence, column: int, split: _Split) -> Tensor:
+        """Return which rows have the cell of an atom of a lattice, (B,)."""
+        if column not in self.cells:
+            return torch.zeros_like(split.both)
+        position = evidence.columns.index(column)
+        same = split.last - split.first == 1
+        cell = (split.last - 1).clamp_min(0)
+        for side, bound in enumerate((evidence.lower, evidence.upper)):
+            ends = [own[side] for own in self.cells[column]]
+            open_ = (-torch.inf, torch.inf)[side]
+            whole = torch.tensor([open_ if end is None else end for end in ends]).to(bound)[cell]
+            seen = bound[:, position]
+            same = same & ((seen == whole) | ((seen - whole).abs() <= _CLOSE * (1 + whole.abs())))
+        return same
 
     def options(self, evidence: Evidence) -> Tensor:
         """Return the number of rows that each row of evidence becomes, (B,)."""

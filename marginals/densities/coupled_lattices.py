@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from marginals.cells.evidence import Evidence
-from marginals.cells.lattice_table import LatticeTable
+from marginals.cells.lattice_table import FINE_WIDTH, LatticeTable
 from marginals.densities.coupled_atoms import CoupledAtoms
 from marginals.densities.lattice_folds import NEAR, Fold
 from marginals.leaves import SharedLeaves
@@ -29,8 +29,6 @@ LEAST_STEPS = 0.8
 _MOST_POINTS = 4096
 # Points at which the slope of a learned scale is compared, besides those where its units bend.
 _PROBES = 32
-# Lattices without a table: cells of at most this width, in units of the model's scale, are points.
-FINE_WIDTH = 1 / 200
 
 
 class Settled(NamedTuple):
@@ -222,8 +220,7 @@ class CoupledLattices(nn.Module):
         cell of a first or last value as one of its finite parts.
         """
         generator = torch.Generator().manual_seed(0)
-        tables = {c: self.table(c)[1] for c in self.tabulated}
-        marked = self.atoms.mark_once(evidence, tables, generator)
+        marked = self.atoms.mark_once(evidence, generator)
         if marked is None:
             return None
         for c in self.tabulated:

@@ -117,7 +117,7 @@ class LatticeMixtures(Univariates):
         low, shape = columns_first(log_u, self.log_evidence.shape)
         high, _ = columns_first(log_1mu, self.log_evidence.shape)
         masses = self.masses
-        u, rest = low[0].T.double(), high[0].T.double()  # (B, Q)
+        u, rest = (level[0].T.double().contiguous() for level in (low, high))  # (B, Q)
         below, above = masses.below.double().contiguous(), masses.above.double()
         # The first cell whose CDF reaches u or, above the median, beyond which at most 1 - u is
         # left. Levels a rounding error past an end are that end, as for categories.

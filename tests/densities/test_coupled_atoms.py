@@ -4,13 +4,17 @@ import copy
 import itertools
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from marginals import Continuous, Integer
 from marginals.cells.evidence import Evidence
 from marginals.cells.lattice_table import uniform_lattice
+from marginals.columns import encode, infer
 from marginals.densities.build import build, couplable
 from marginals.densities.coupled import CoupledDensity
 from marginals.densities.coupled_atoms import CoupledAtoms
@@ -319,3 +323,25 @@ def test_marks_come_last() -> None:
         CoupledDensity(leaves, Couplings(1, 2, 0), CoupledLattices(atoms=CoupledAtoms({0: [0]}, 1)))
     tensor = CPTensor(1, 2)
     assert TensorDensity(leaves, tensor).columns == 1
+
+
+def test_atoms_at_bounds_and_in_cells_are_settled_once() -> None:
+    """No training step sees a range: neither of a fine lattice with zeros nor of a coarse one."""
+    rng = np.random.default_rng(0)
+    paid = np.where(rng.random(300) < 0.4, 0, rng.integers(1, 9000, 300))
+    hours = np.where(rng.random(300) < 0.4, 40, rng.integers(0, 100, 300))
+    tips = np.where(rng.random(300) < 0.3, 0.0, np.round(rng.gamma(2, 2, 300), 2))
+    frame = pd.DataFrame({"paid": paid, "hours": hours, "tips": tips})
+    kinds = {
+        "paid": Integer(0, atoms=(0,)),
+        "hours": Integer(0, 99, atoms=(40,)),
+        "tips": Continuous(0, resolution=0.01, atoms=(0.0,)),
+    }
+    schema = infer(frame, kinds)
+    evidence = encode(schema, frame).evidence
+    model = build(evidence, tensor="copula", width=2, **schema.build_options)
+    assert model.coupled == (0, 1, 2)
+    marked, log_width = model.settled(model.checked(evidence))
+    assert log_width is not None
+    assert not marked.intervals
+    assert float((marked.lower[:, 3] == 0).double().mean()) == pytest.approx((paid == 0).mean())
