@@ -197,7 +197,18 @@ def couplable(
     exact = [c for c in evidence.columns if _is_mostly_exact(bare, c)]
     tables = _tables(bare, lattices or {})
     found = {*exact, *(c for c, table in tables.items() if _is_coupled(bare, c, table))}
-    return tuple(sorted(found - rare - set(categories)))
+    # A cell that holds an atom and other values would count twice at each step, unless a table of
+    # cells says which of them it is.
+    twice = {c for c in atoms if tables.get(c) is None and _holds_atoms(evidence, c, atoms[c])}
+    return tuple(sorted(found - rare - twice - set(categories)))
+
+
+def _holds_atoms(evidence: Evidence, column: int, points: Sequence[float]) -> bool:
+    """Return whether some range of a column holds one of its atoms."""
+    cells = evidence.select([column])
+    low, high = cells.lower, cells.upper  # (B, 1)
+    at = torch.tensor(points, dtype=low.dtype, device=low.device)
+    return bool(((low < at) & (at <= high) & (low < high)).any())
 
 
 def _atoms(

@@ -37,8 +37,9 @@ from marginals.tensors.couplings import Couplings
 
 # With more columns, a matrix of columns by columns per component costs more than the factors.
 _DENSE_COLUMNS = 64
-# With at most this many patterns of missing cells, all rows are evaluated for each of them.
-_FEW_PATTERNS = 4
+# With at most this many patterns of missing cells, each is evaluated by itself; in steps that the
+# host must not wait for, each for all rows.
+_MOST_PATTERNS, _FEW_PATTERNS = 32, 4
 
 
 class _Values(NamedTuple):
@@ -291,7 +292,8 @@ class CoupledDensity(LeafDensity):
         quick = cells.lower.is_cpu and not torch.is_grad_enabled() and not cells.patterns
         if dense and (cells.complete or (quick and self._is_complete(cells))):
             return _Values(apart, self._gauss.log_complete(cells, backend.host_free), nothing)
-        if not cells.intervals and 0 < len(cells.patterns) <= _FEW_PATTERNS and dense:
+        most = _FEW_PATTERNS if backend.host_free else _MOST_PATTERNS
+        if not cells.intervals and 0 < len(cells.patterns) <= most and dense:
             return _Values(apart, self._gauss.log_patterns(cells, backend.host_free), nothing)
         scored = self._gauss.tie(cells)
         exact = self._gauss.log_exact(scored, backend.host_free)

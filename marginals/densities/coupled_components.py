@@ -80,13 +80,17 @@ class CoupledComponents:
         seen = ~cells.upper.isnan()  # (B, n)
         value = self.couplings.raw.new_zeros(len(cells), len(self.couplings.raw))
         for known in set(cells.patterns):
-            if known:
-                bits = index_of([int(c in known) for c in cells.columns], seen.device).bool()
-                match = (seen == bits).all(1)
-                # Rows with other patterns are computed too, then masked.
-                some = cells.select([c for c in cells.columns if c in known])
-                part = self.log_complete(some, host_free)
-                value = torch.where(match[:, None], part, value)
+            if not known:
+                continue
+            bits = index_of([int(c in known) for c in cells.columns], seen.device).bool()
+            match = (seen == bits).all(1)
+            some = cells.select([c for c in cells.columns if c in known])
+            if host_free:  # rows with other patterns are computed too, then masked
+                value = torch.where(match[:, None], self.log_complete(some, host_free), value)
+                continue
+            rows = match.nonzero()[:, 0]
+            if len(rows):
+                value = value.index_copy(0, rows, self.log_complete(some.rows(rows)))
         return value
 
     def tie(self, cells: Evidence) -> Tied:

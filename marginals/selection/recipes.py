@@ -84,7 +84,7 @@ def first_recipes(
         coupled: Number of columns that copula components can couple.
         effort: Effort of the search.
         gpu: Whether wide models are affordable.
-        mixed: Whether some columns have categories or atoms, which copulas leave uncoupled.
+        mixed: Whether some columns have categories, which copulas leave uncoupled.
     """
     if effort == "quick":
         return _quick_recipes(rows, coupled)
@@ -108,7 +108,8 @@ def first_recipes(
         sharp = few.fitting(noise=0.005)
         recipes = [full[0], tree, full[1], full[2], few, full[3], sharp, ranked, many, neural]
     elif rows < _MANY:
-        recipes = [few, tree, neural, ranked, wide_tree, many]
+        ranks = [few, tree, neural, ranked, wide_tree, many]
+        recipes = [tree, few, *ranks[2:]] if mixed else ranks
     elif mixed and not gpu:
         recipes = [tree, wide_tree, many, neural, few, ranked]
     else:

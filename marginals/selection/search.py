@@ -102,7 +102,7 @@ def search(
     limit -= 0.0 if started is None else time.monotonic() - started
     rows = make_rows(data, weight, "data")
     coupled = couplable(data, **options)
-    mixed = bool(options["categories"] or options["atoms"])
+    mixed = bool(options["categories"])
     first = first_recipes(observed_rows(rows), len(coupled), effort, gpu, mixed)
     if is_sharp(data.select(coupled).midpoints()) and effort != "quick":
         first = sharp_recipes(observed_rows(rows), len(coupled)) + first

@@ -14,7 +14,7 @@ from marginals.densities.sample_weights import checked_weight
 
 # Patterns of missing cells that training finds beforehand. Steps recorded on a GPU cannot count
 # them; on a CPU, rows with one of a few patterns are evaluated like complete rows.
-_MOST_PATTERNS = {"cpu": 4, "cuda": 256}
+_MOST_PATTERNS = {"cpu": 32, "cuda": 256}
 
 # Share of a column's cells from which on noise moves its exact cells.
 _LEAST_MOVED = 0.1
