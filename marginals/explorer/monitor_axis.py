@@ -14,6 +14,8 @@ from marginals.columns.cell_reading import numbers
 from marginals.columns.decoding import restored
 from marginals.columns.dtypes import family, zone
 from marginals.columns.lattice_axis import LatticeAxis
+from marginals.columns.plain_values import plain
+from marginals.columns.smooth_axis import SmoothAxis
 from marginals.columns.table_axis import TableAxis
 from marginals.densities import Density
 
@@ -152,10 +154,15 @@ def axes_of(density: Density, schema: Schema) -> list[MonitorAxis]:
         margins = density.univariates(None, range(len(schema)))
         grid = levels[:, None, None].expand(-1, 1, len(schema))
         outer = margins.ppf(grid)[:, 0].double().cpu().numpy()  # (L, n)
-    return [_axis(schema, i, name, outer[:, i]) for i, name in enumerate(ids_of(schema))]
+    return [
+        _axis(schema, i, name, outer[:, i], margins.log_evidence.dtype)
+        for i, name in enumerate(ids_of(schema))
+    ]
 
 
-def _axis(schema: Schema, position: int, name: str, outer: Floats) -> MonitorAxis:
+def _axis(
+    schema: Schema, position: int, name: str, outer: Floats, dtype: torch.dtype
+) -> MonitorAxis:
     column = schema.columns[position]
     if column.listed is not None:
         return _listed(column, position, name)
@@ -167,7 +174,7 @@ def _axis(schema: Schema, position: int, name: str, outer: Floats) -> MonitorAxi
         count = round((ends[2] - ends[0]) / line.step) + 1
         if count <= MOST_BARS:
             return _lattice_bars(column, position, name, ends[0] + line.step * np.arange(count))
-    return _curve(column, position, name, (ends[0], ends[2]), outer)
+    return _curve(column, position, name, (ends[0], ends[2]), outer, dtype)
 
 
 def _listed(column: Column, position: int, name: str) -> MonitorAxis:
@@ -197,7 +204,7 @@ def _lattice_bars(column: Column, position: int, name: str, steps: Floats) -> Mo
         below = np.full(len(steps), -np.inf)
         first = line.between(below[:1], steps[:1], high_closed=False)[1]
         upper = line.between(below, steps)[1]
-    values = tuple(restored(column, steps))
+    values = tuple(plain(value, f"column {name!r}") for value in restored(column, steps))
     first = np.where(upper[:1] <= first, -np.inf, first)  # nothing lies below the first value
     return MonitorAxis(
         position=position,
@@ -220,6 +227,7 @@ def _curve(
     name: str,
     span: tuple[float, float],
     outer: Floats,
+    dtype: torch.dtype,
 ) -> MonitorAxis:
     line = column.axis
     low, high = span
@@ -248,6 +256,9 @@ def _curve(
         # Nothing lies below an atom at the lower bound: the cell is empty.
         below = np.where(below >= at, -np.inf, below)
         at_edges[edges <= bottom] = -np.inf
+        if isinstance(line, SmoothAxis):
+            outer = np.append(outer, line.point(_towards(edges, bottom, top)))
+    below = _just_below(below, at, dtype)
     points, places = np.unique(np.concatenate([at_edges, below, at, outer]), return_inverse=True)
     count = len(edges)
     if family_of(column) == "number":  # the ends of bins need not be values of the column
@@ -267,6 +278,22 @@ def _curve(
         atoms=to_page(column, own) if own else np.empty(0),
         atom_ends=places[count : count + 2 * len(atoms)].reshape(2, -1).T,
     )
+
+
+def _towards(edges: Floats, bottom: float, top: float) -> Floats:
+    """Return points between the outer bins and the bounds, which are infinitely far."""
+    shares = 0.5 ** np.arange(1, 25)
+    low = bottom + (edges[1] - bottom) * shares if edges[0] <= bottom else np.empty(0)
+    high = top - (top - edges[-2]) * shares if edges[-1] >= top else np.empty(0)
+    return np.append(low, high)
+
+
+def _just_below(below: Floats, at: Floats, dtype: torch.dtype) -> Floats:
+    """Return points below atoms that differ from them in the model's dtype, too."""
+    if dtype != torch.float32:
+        return below
+    under = np.nextafter(at.astype(np.float32), np.float32(-np.inf)).astype(np.float64)
+    return np.minimum(below, under)
 
 
 def _text(value: Any) -> str:

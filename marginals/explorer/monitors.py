@@ -194,9 +194,8 @@ def _narrowed(
         grid = np.concatenate([low[None], inner, high[None]])
         values = np.concatenate([f_low[None], value, f_high[None]])
         low, high, f_low, f_high = _brackets(grid, values, levels)
-    share = np.where(
-        f_high > f_low, (levels - f_low) / np.where(f_high > f_low, f_high - f_low, 1), 0.5
-    )
+    rises = f_high > f_low
+    share = np.where(rises, (levels - f_low) / np.where(rises, f_high - f_low, 1.0), levels > f_low)
     middle = low + (high - low) * np.clip(share, 0.0, 1.0)
     # Without a jump the bracket closes on the interpolated point; a jump keeps both its ends.
     jump = (f_high - f_low > 1e-3) & np.isfinite(high)

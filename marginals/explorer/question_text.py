@@ -10,7 +10,7 @@ from marginals.cells.cell import AnyOf, Cell, Exact, Interval, OneOf
 from marginals.columns import Schema
 from marginals.explorer.data_rows import page_value
 from marginals.explorer.evidence_json import Given, RequestError, is_density
-from marginals.explorer.monitor_axis import MonitorAxis, to_page
+from marginals.explorer.monitor_axis import MonitorAxis, from_page, to_page
 from marginals.language import parse_conditions, to_evidence
 from marginals.language.errors import QueryError
 from marginals.language.printer import format, format_conditions, format_name
@@ -93,7 +93,9 @@ def _python(
     target: int | None,
     path: str,
 ) -> str:
-    cells = ", ".join(f"{name!r}: {_literal(schema, name, cell)}" for name, cell in hard.items())
+    cells = ", ".join(
+        f"{name!r}: {_literal(axes[schema.index(name)], cell)}" for name, cell in hard.items()
+    )
     lines = ["import marginals", "import pandas as pd"] if "pd." in cells else ["import marginals"]
     lines += ["", f"model = marginals.load({path!r})", f"given = {{{cells}}}"]
     for i, weights in given.soft.items():
@@ -132,21 +134,23 @@ def _densities(hard: Mapping[Any, Cell]) -> list[str]:
     return [*lines, f"model.pdf(at, given={rest})"]
 
 
-def _literal(schema: Schema, name: Any, cell: Cell) -> str:
+def _literal(axis: MonitorAxis, cell: Cell) -> str:
     """Return a cell as it is written in a dict of evidence."""
     if isinstance(cell, Exact):
         return _value(cell.value)
     if isinstance(cell, OneOf):
         return f"{{{', '.join(map(_value, cell.values))}}}"
     assert isinstance(cell, Interval)
-    smooth = type(schema[name].kind).__name__ == "Continuous"
-    smooth = smooth and schema[name].kind.resolution is None and not schema[name].atoms  # type: ignore[union-attr]
     low, high = (None if end is None else _value(end) for end in (cell.low, cell.high))
+    smooth = axis.step is None and axis.column.listed is None and not axis.column.atoms
     if smooth or low is None:
         return f"({low}, {high})"
-    if high is None:
+    if high is not None:
+        return f'pd.Interval({low}, {high}, closed="both")'
+    if axis.step is None:
         return f'pd.Interval({low}, float("inf"), closed="left")'
-    return f'pd.Interval({low}, {high}, closed="both")'
+    below = float(f"{float(to_page(axis.column, [cell.low])[0]) - axis.step:.12g}")
+    return f"({_value(from_page(axis.column, below))}, None)"
 
 
 def _value(value: Any) -> str:
@@ -157,7 +161,7 @@ def _value(value: Any) -> str:
 
 
 def typed(schema: Schema, axis: MonitorAxis, text: str) -> dict[str, Any] | None:
-    """Read typed evidence on a column: a value, "13..14", "> 13", "A, B" or "unknown".
+    """Read typed evidence: a value, "13..14", "> 13", "A, B", "A: 70 %" or "unknown".
 
     Returns:
         A cell of the page; None for unknown.
@@ -167,6 +171,9 @@ def typed(schema: Schema, axis: MonitorAxis, text: str) -> dict[str, Any] | None
         return None
     if axis.kind == "bars" and text in axis.labels:
         return {"is": "value", "value": text}
+    soft = _soft(axis, text)
+    if soft is not None:
+        return soft
     try:
         conditions = parse_conditions(_condition(axis, text))
         cells = to_evidence(conditions, schema, text)
@@ -175,6 +182,25 @@ def typed(schema: Schema, axis: MonitorAxis, text: str) -> dict[str, Any] | None
     if list(cells) != [axis.column.name]:
         raise RequestError(f"Expected a value or a range of {axis.id!r}; got {text[:60]!r}.")
     return cell_json(axis, cells[axis.column.name])
+
+
+def _soft(axis: MonitorAxis, text: str) -> dict[str, Any] | None:
+    """Read soft evidence, "A: 50 %, B: 0.3"; categories that are not named share the rest."""
+    parts = [part.rpartition(":") for part in text.split(",")]
+    if axis.column.listed is None or not all(mark for _, mark, _ in parts):
+        return None
+    weights: dict[str, float] = {}
+    for label, _, number in parts:
+        share = number.strip().removesuffix("%").strip()
+        try:
+            weights[label.strip()] = float(share) / (100 if "%" in number else 1)
+        except ValueError:
+            return None
+    if not set(weights) <= set(axis.labels):
+        return None
+    rest = [label for label in axis.labels if label not in weights]
+    left = max(0.0, 1 - sum(weights.values())) / len(rest) if rest else 0.0
+    return {"is": "soft", "weights": [weights.get(label, left) for label in axis.labels]}
 
 
 def _condition(axis: MonitorAxis, text: str) -> str:

@@ -105,7 +105,7 @@ export class Explorer {
       state.sort = value;
       this.changed(false);
     });
-    this.against = select("Compare with", { previous: "Faint: before the last change", none: "Faint: without evidence" }, (value) => {
+    this.against = select("Compare with", { previous: "Compare: last step", none: "Compare: no evidence" }, (value) => {
       state.against = value;
       this.changed(false);
     });
@@ -140,7 +140,7 @@ export class Explorer {
     const { state } = this;
     /** @param {Set<string>} set @param {string} id */
     const flip = (set, id) => (set.has(id) ? set.delete(id) : set.add(id));
-    const card = new MonitorCard(axis, {
+    const card = new MonitorCard(axis, this.table.monitors[axis.id], {
       onPin: () => (flip(state.pins, axis.id), this.changed(false)),
       onHide: () => (state.hidden.add(axis.id), this.changed(false)),
       onTarget: () => ((state.target = state.target === axis.id ? null : axis.id), this.changed(false)),

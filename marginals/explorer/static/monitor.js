@@ -38,15 +38,17 @@ const BAR_RIGHT = 244;
 const MOST_ROWS = 12;
 
 export class MonitorCard {
-  /** @param {Axis} axis @param {CardHooks} hooks */
-  constructor(axis, hooks) {
+  /** @param {Axis} axis @param {Monitor} prior @param {CardHooks} hooks */
+  constructor(axis, prior, hooks) {
     this.axis = axis;
     /** @type {Shown | null} */
     this.shown = null;
     this.dirty = true;
     this.visible = false;
-    this.rows = axis.family === "category" ? this.chooseRows() : [];
-    const height = this.rows.length ? this.rows.length * ROW + 8 : HEIGHT;
+    this.rows = axis.family === "category" ? likeliest(prior.m) : [];
+    this.left = axis.labels.length - this.rows.length;
+    const rows = this.rows.length + (this.left && this.rows.length ? 1 : 0);
+    const height = rows ? rows * ROW + 8 : HEIGHT;
     this.picture = shape("svg", {
       viewBox: `0 0 ${WIDTH} ${height}`,
       class: "mx-plot",
@@ -94,12 +96,6 @@ export class MonitorCard {
     this.scale = 1;
     this.build();
     this.listenForMoves(hooks);
-  }
-
-  /** @returns {number[]} the categories that have a row: all, or the likeliest */
-  chooseRows() {
-    const every = this.axis.labels.map((_, i) => i);
-    return every.slice(0, MOST_ROWS);
   }
 
   build() {
@@ -339,6 +335,12 @@ export class MonitorCard {
     const top = Math.max(0.05, ...masses, ...(before ? before.m : []));
     const scale = (BAR_RIGHT - BAR_LEFT) / top;
     if (!bars.childElementCount) for (const i of this.rows) bars.append(this.buildRow(i));
+    if (this.left) {
+      const rest = masses.reduce((sum, mass, i) => (this.rows.includes(i) ? sum : sum + mass), 0);
+      const text = shape("text", { x: 98, y: 4 + this.rows.length * ROW + 12.5, "text-anchor": "end" }, `${this.left} more`);
+      const share = shape("text", { x: 292, y: 4 + this.rows.length * ROW + 12.5, "text-anchor": "end" }, shareText(rest));
+      this.evidence.replaceChildren(text, share);
+    }
     this.rows.forEach((i, place) => {
       const parts = bars.children[place].children;
       const y = 4 + place * ROW;
@@ -388,6 +390,12 @@ export class MonitorCard {
       if (id && id !== this.axis.id) hooks.onMove({ ...this.axis, id }, this.axis.id);
     });
   }
+}
+
+/** @param {number[]} masses @returns {number[]} the places of the largest, in their order */
+function likeliest(masses) {
+  const order = masses.map((_, i) => i).sort((a, b) => masses[b] - masses[a]);
+  return order.slice(0, MOST_ROWS).sort((a, b) => a - b);
 }
 
 /** @param {Axis} axis @returns {string} */

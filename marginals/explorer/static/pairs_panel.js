@@ -51,19 +51,26 @@ export class PairsPanel {
     if (!x || !y) return;
     const across = scale(x, facts.x, SIZE.left, SIZE.right);
     const up = scale(y, facts.y, SIZE.bottom, SIZE.top);
-    const cells = shape("g", { class: "mx-cells", "shape-rendering": "crispEdges" });
-    const level = levels(facts);
-    facts.m.forEach((row, j) => {
-      row.forEach((mass, i) => {
-        const inside = level(densityAt(facts, i, j));
-        if (inside === 0) return;
-        const left = across.end(i);
-        const top = up.end(j + 1);
-        cells.append(
-          shape("rect", { x: left.toFixed(1), y: top.toFixed(1), width: (across.end(i + 1) - left + 0.4).toFixed(1), height: (up.end(j) - top + 0.4).toFixed(1), "fill-opacity": inside.toFixed(3), "data-mass": mass }),
-        );
+    const cells = shape("g", { class: "mx-cells" });
+    const heights = levels(facts);
+    if (x.kind === "curve" && y.kind === "curve") {
+      const density = facts.m.map((row, j) => row.map((_, i) => densityAt(facts, i, j)));
+      const middles = [centres(facts.x).map(across.place), centres(facts.y).map(up.place)];
+      [...heights].reverse().forEach((height, k) => {
+        cells.append(shape("path", { class: `mx-level-${SHARES.length - 1 - k}`, d: region(density, middles[0], middles[1], height) }));
       });
-    });
+    } else {
+      facts.m.forEach((row, j) => {
+        row.forEach((mass, i) => {
+          const [left, top] = [across.end(i), up.end(j + 1)];
+          const size = { width: (across.end(i + 1) - left - 0.5).toFixed(1), height: (up.end(j) - top - 0.5).toFixed(1) };
+          const place = heights.findIndex((height) => densityAt(facts, i, j) >= height);
+          const cell = shape("rect", { x: left.toFixed(1), y: top.toFixed(1), ...size, class: place < 0 ? "mx-level-none" : `mx-level-${place}` });
+          cell.append(shape("title", {}, shareText(mass)));
+          cells.append(cell);
+        });
+      });
+    }
     const dots = shape("g", { class: "mx-points" });
     facts.points.forEach(([px, py], n) => {
       const at = [across.at(px) + jitter(x, n, across), up.at(py) + jitter(y, n + 7, up)];
@@ -85,7 +92,7 @@ function densityAt(facts, i, j) {
   return facts.m[j][i] / ((facts.x[i + 1] - facts.x[i]) * (facts.y[j + 1] - facts.y[j]));
 }
 
-/** @param {PairFacts} facts @returns {(density: number) => number} opacity by the region it is in */
+/** @param {PairFacts} facts @returns {number[]} densities above which regions hold `SHARES` */
 function levels(facts) {
   const cells = facts.m.flatMap((row, j) => row.map((mass, i) => ({ mass, density: densityAt(facts, i, j) })));
   cells.sort((a, b) => b.density - a.density);
@@ -101,12 +108,47 @@ function levels(facts) {
       next += 1;
     }
   }
-  const top = cells.length ? cells[0].density : 1;
-  return (density) => {
-    const place = heights.findIndex((height) => density >= height);
-    if (place < 0) return density > 0 ? 0.05 * Math.min(1, density / (heights[heights.length - 1] || top)) : 0;
-    return 0.9 - (0.75 * place) / SHARES.length;
-  };
+  return heights;
+}
+
+/** @param {number[]} ends @returns {number[]} */
+function centres(ends) {
+  return ends.slice(1).map((end, i) => (end + ends[i]) / 2);
+}
+
+/**
+ * The region in which a density on a grid is at least a height, by linear interpolation: a polygon
+ * in each cell between four points of the grid.
+ *
+ * @param {number[][]} density
+ * @param {number[]} xs
+ * @param {number[]} ys
+ * @param {number} height
+ * @returns {string} a path
+ */
+function region(density, xs, ys, height) {
+  let path = "";
+  for (let j = 0; j + 1 < ys.length; j++) {
+    for (let i = 0; i + 1 < xs.length; i++) {
+      const corners = [
+        [xs[i], ys[j], density[j][i]],
+        [xs[i + 1], ys[j], density[j][i + 1]],
+        [xs[i + 1], ys[j + 1], density[j + 1][i + 1]],
+        [xs[i], ys[j + 1], density[j + 1][i]],
+      ];
+      const points = [];
+      for (let k = 0; k < 4; k++) {
+        const [a, b] = [corners[k], corners[(k + 1) % 4]];
+        if (a[2] >= height) points.push(`${a[0].toFixed(1)},${a[1].toFixed(1)}`);
+        if (a[2] >= height !== b[2] >= height) {
+          const t = (height - a[2]) / (b[2] - a[2]);
+          points.push(`${(a[0] + t * (b[0] - a[0])).toFixed(1)},${(a[1] + t * (b[1] - a[1])).toFixed(1)}`);
+        }
+      }
+      if (points.length > 2) path += `M${points.join("L")}Z`;
+    }
+  }
+  return path;
 }
 
 /**
@@ -120,7 +162,7 @@ function scale(axis, ends, from, to) {
   const high = ends[ends.length - 1];
   const place = (/** @type {number} */ value) => from + ((value - low) / (high - low)) * (to - from);
   const index = (/** @type {number} */ value) => (axis.listed && axis.family !== "category" ? axis.places.indexOf(value) : value);
-  return { end: (/** @type {number} */ i) => place(ends[i]), at: (/** @type {number} */ value) => place(index(value)), cell: Math.abs(to - from) / (ends.length - 1) };
+  return { place, end: (/** @type {number} */ i) => place(ends[i]), at: (/** @type {number} */ value) => place(index(value)), cell: Math.abs(to - from) / (ends.length - 1) };
 }
 
 /** @param {Axis} axis @param {number} n @param {{cell: number}} across @returns {number} */
