@@ -17,8 +17,7 @@ _PAIR, _MORE = 1e-10, 2e-3
 def relative_error(density: Density, evidence: Evidence) -> float:
     """Return a bound on the relative error of the probability of evidence; 0 for closed forms.
 
-    Members of a mixture count by their share of the evidence. Rounding in the model's dtype is
-    not included.
+    That of a mixture is the largest of its members. Rounding in the model's dtype is not included.
 
     Args:
         density: the density.
@@ -34,14 +33,7 @@ def relative_error(density: Density, evidence: Evidence) -> float:
     if isinstance(density, View | GivenUnion):
         return relative_error(density.base, evidence)
     if isinstance(density, Mixture):
-        members = density.densities
-        each = [relative_error(member, evidence) for member in members]
-        if not any(each):
-            return 0.0
-        values = [member.log_value(evidence).double() for member in members]
-        joint = torch.stack(values, -1) + density.log_weights().double()
-        shares = joint.softmax(-1).amax(0).tolist()
-        return sum(share * error for share, error in zip(shares, each, strict=True))
+        return max(relative_error(member, evidence) for member in density.densities)
     if not isinstance(density, CoupledDensity):
         return 0.0
     found = density.lattices.settle(density.checked(evidence)).evidence

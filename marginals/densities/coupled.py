@@ -188,11 +188,12 @@ class CoupledDensity(LeafDensity):
         known = given.evidence
         parts: list[Univariates] = []
         loose, tied = self._split(asked)
+        values = self._values(known) if self._has_ranges(known) else None
         if loose:
-            outside = self._outside(known, loose, self._values(known))
+            outside = self._outside(known, loose, values or self._values(known))
             parts.append(leaf_mixtures_of(LeafMixtures(self.leaves, loose, outside), given))
         if tied:
-            found = scaled_mixtures_of(self._given_ranges(known, tied), given)
+            found = scaled_mixtures_of(self._given_ranges(known, tied, values), given)
             parts += on_lattices(found, self.lattices)
         return parts
 
@@ -426,19 +427,19 @@ class CoupledDensity(LeafDensity):
         low, high = known.lower[:, index], known.upper[:, index]
         return bool(((low < high) & ~((low == -torch.inf) & (high == torch.inf))).any())
 
-    def _given_ranges(self, known: Evidence, asked: Sequence[int]) -> ScaledMixtures:
+    def _given_ranges(
+        self, known: Evidence, asked: Sequence[int], values: _Values | None
+    ) -> ScaledMixtures:
         """Return univariates of coupled columns; given ranges, of columns without evidence."""
-        if not self._has_ranges(known):
+        if values is None:
             return self._scaled(known, asked)
-        log_weights = self._values(known).total() + self.couplings.log_weights()  # (B, K)
+        log_weights = values.total() + self.couplings.log_weights()  # (B, K)
         tied = sorted({*known.columns, *asked} & set(self.coupled))
         index = torch.tensor([tied.index(c) for c in asked], device=log_weights.device)
         found = conditionals_given_ranges(self._tie(known.select(tied)), log_weights, index)
         own = self._own(asked)
-        location, log_scale = (
-            part[:, found.component].to(found.mean)  # (n, B, M)
-            for part in self._components(own)[:2]
-        )
+        parts = (part[:, found.component] for part in self._components(own)[:2])
+        location, log_scale = (part.to(found.mean) for part in parts)  # (n, B, M)
         out = ScaledMixtures(
             self._family,
             own,

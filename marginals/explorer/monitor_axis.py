@@ -24,7 +24,7 @@ Whole = npt.NDArray[np.int64]
 Family = Literal["category", "number", "time", "span"]
 
 # Bins of a curve: about two pixels each.
-BINS = 120
+BINS = 100
 # A lattice with more values between its extreme quantiles is drawn as a curve.
 MOST_BARS = 40
 # Levels of the ends of the axis, and of points beyond them that bracket quantiles.
@@ -114,6 +114,8 @@ def family_of(column: Column) -> Family:
 def to_page(column: Column, values: Any) -> Floats:
     """Return values as the page's numbers: times in ms since 1970 (UTC), durations in seconds."""
     kind = family_of(column)
+    if kind == "number" and isinstance(values, np.ndarray) and values.dtype.kind in "fiu":
+        return values.astype(np.float64)
     series = pd.Series(list(values))
     if kind == "time":
         series = pd.to_datetime(series)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from marginals.cells import Evidence
 from marginals.columns import Schema
 from marginals.densities import Density, Univariates
 from marginals.explorer.evidence_json import (
@@ -23,8 +24,10 @@ Floats = npt.NDArray[np.float64]
 Cdf = Callable[[Floats], Floats]
 
 LEVELS = (0.05, 0.5, 0.95)
-# Rounds that narrow the bracket of a quantile, and points inside of it in each.
-_ROUNDS, _POINTS = 2, 40
+# Points inside of the bracket of a quantile.
+_POINTS = 24
+# A CDF that rises by more between neighbours among these has an atom there.
+_JUMP = 0.01
 
 
 class Monitor(NamedTuple):
@@ -53,9 +56,10 @@ class Monitor(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """Monitors of columns by position, and the log value of the hard evidence."""
+    """Monitors of columns by position, the hard evidence, and its log value."""
 
     monitors: dict[int, Monitor]
+    hard: Evidence
     log_evidence: float
 
 
@@ -71,7 +75,7 @@ def monitors(
     state = conditioned(density, schema, given)
     with answering():
         if not positions:
-            return Shown({}, _log_rows(state)[1])
+            return Shown({}, state.encoded.evidence, _log_rows(state)[1])
         found = state.density.univariates(state.rows, positions)
         log_rows = found.log_evidence[:, 0].double().cpu()
         refuse_impossible(log_rows)
@@ -82,7 +86,8 @@ def monitors(
         log_value = log_union(density, state)
     else:
         log_value = float(log_rows.logsumexp(0) + state.encoded.log_jacobian[0])
-    return Shown(dict(zip(positions, shown, strict=True)), log_value)
+    found_by = dict(zip(positions, shown, strict=True))
+    return Shown(found_by, state.encoded.evidence, log_value)
 
 
 def mixed_cdf(found: Univariates, weights: Tensor) -> Cdf:
@@ -176,46 +181,73 @@ def _quantiles(
 def _narrowed(
     points: Floats, below: Floats, smooth: Sequence[int], cdf: Cdf
 ) -> tuple[Floats, Floats]:
-    """Return brackets (L, n) of the quantiles of smooth columns.
+    """Return brackets (L, n) of the quantiles of smooth columns, closed except around jumps.
 
-    Each round evaluates the CDF at even points inside of all brackets together. The last bracket
-    is about 1e-5 of a standard deviation wide; linear interpolation inside it is exact to float32.
+    The CDF is evaluated once more, at even points inside of the brackets of all quantiles together.
+    Among these, points are interpolated as a cubic function of the CDF.
     """
     levels = np.array(LEVELS)[:, None]  # (L, 1)
-    grid, values = points[:, smooth], below[:, smooth]  # (Q, n)
-    low, high, f_low, f_high = _brackets(grid, values, levels)
+    grid, values = (part[:, None, smooth] for part in (points, below))  # (Q, 1, n)
+    shape = (len(points), len(LEVELS), len(smooth))
+    grid, values = np.broadcast_to(grid, shape), np.broadcast_to(values, shape)
+    at = _upper_end(grid, values, levels)
+    low, high, f_low, f_high = (
+        np.take_along_axis(part, at - 1 + step, 0)[0] for part in (grid, values) for step in (0, 1)
+    )
     share = (np.arange(1, _POINTS + 1) / (_POINTS + 1))[:, None, None]
-    for _ in range(_ROUNDS):
-        inner = low + (high - low) * share  # (P, L, n)
-        every = np.zeros((_POINTS * len(LEVELS), points.shape[1]))
-        every[:, smooth] = inner.reshape(-1, len(smooth))
-        value = cdf(every)[:, smooth].reshape(inner.shape)
-        value = np.maximum.accumulate(np.clip(value, f_low, f_high), axis=0)
-        grid = np.concatenate([low[None], inner, high[None]])
-        values = np.concatenate([f_low[None], value, f_high[None]])
-        low, high, f_low, f_high = _brackets(grid, values, levels)
-    rises = f_high > f_low
-    share = np.where(rises, (levels - f_low) / np.where(rises, f_high - f_low, 1.0), levels > f_low)
-    middle = low + (high - low) * np.clip(share, 0.0, 1.0)
-    # Without a jump the bracket closes on the interpolated point; a jump keeps both its ends.
-    jump = (f_high - f_low > 1e-3) & np.isfinite(high)
+    inner = low + (high - low) * share  # (P, L, n)
+    every = np.zeros((_POINTS * len(LEVELS), points.shape[1]))
+    every[:, smooth] = inner.reshape(-1, len(smooth))
+    value = cdf(every)[:, smooth].reshape(inner.shape)
+    value = np.maximum.accumulate(np.clip(value, f_low, f_high), axis=0)
+    grid = np.concatenate([low[None], inner, high[None]])
+    values = np.concatenate([f_low[None], value, f_high[None]])
+    at = _upper_end(grid, values, levels)
+    low, high, f_low, f_high = (
+        np.take_along_axis(part, at - 1 + step, 0)[0] for part in (grid, values) for step in (0, 1)
+    )
+    jump = f_high - f_low > _JUMP
+    middle = np.clip(_interpolated(grid, values, levels, at), low, high)
+    # Levels beyond the points take the outer ones.
+    middle = np.where(levels <= f_low, low, np.where(levels >= f_high, high, middle))
     return np.where(jump, low, middle), np.where(jump, high, middle)
 
 
-def _brackets(
-    grid: Floats, values: Floats, levels: Floats
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the neighbouring points (L, n) of a table (Q, ..., n) between which a level lies."""
-    table = values if values.ndim == 3 else values[:, None]
-    place = grid if grid.ndim == 3 else grid[:, None]
-    table, place = (np.broadcast_to(t, (len(t), len(levels), t.shape[-1])) for t in (table, place))
-    above = np.clip((table < levels).sum(0), 1, len(table) - 1)[None]  # (1, L, n)
-    finite = np.isfinite(place)
-    first = np.argmax(finite, 0)[None]
-    last = len(place) - 1 - np.argmax(finite[::-1], 0)[None]
-    above = np.clip(above, first + 1, last)
-    pairs = [np.take_along_axis(t, k, 0)[0] for t in (place, table) for k in (above - 1, above)]
-    return pairs[0], pairs[1], pairs[2], pairs[3]
+def _upper_end(grid: Floats, values: Floats, levels: Floats) -> npt.NDArray[np.int64]:
+    """Return the places (1, L, n) of the first finite points at which the CDF reaches levels."""
+    above = (values < levels).sum(0)
+    finite = np.isfinite(grid)
+    first = np.argmax(finite, 0)
+    last = len(grid) - 1 - np.argmax(finite[::-1], 0)
+    return np.clip(above, first + 1, last)[None]
+
+
+def _interpolated(
+    grid: Floats, values: Floats, levels: Floats, at: npt.NDArray[np.int64]
+) -> Floats:
+    """Return the points at levels by Newton's cubic through four neighbours, x as a function of F.
+
+    Where neighbours have equal values, by the line between the two ends.
+    """
+    start = np.clip(at - 2, 0, len(grid) - 4)
+    f, x = (
+        np.concatenate([np.take_along_axis(part, start + k, 0) for k in range(4)])
+        for part in (values, grid)
+    )  # (4, L, n)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slopes, total, factor = x, x[0], np.ones_like(x[0])
+        for order in range(1, 4):
+            slopes = np.diff(slopes, axis=0) / (f[order:] - f[:-order])
+            factor = factor * (levels - f[order - 1])
+            total = total + slopes[0] * factor
+        low, high, f_low, f_high = (
+            np.take_along_axis(part, at - 1 + step, 0)[0]
+            for part in (grid, values)
+            for step in (0, 1)
+        )
+        line = low + (high - low) * (levels - f_low) / (f_high - f_low)
+    inside = np.isfinite(total) & (total >= low) & (total <= high)
+    return np.where(inside, total, np.where(np.isfinite(line), line, (low + high) / 2))
 
 
 def _snapped(axis: MonitorAxis, low: Floats, high: Floats) -> Floats:

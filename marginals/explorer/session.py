@@ -124,11 +124,13 @@ class Session:
             return {"columns": found, "evidence": {"log": 0.0, "density": False, "error": 0.0}}
         free = [i for i in range(len(self.axes)) if i not in given.positions]
         shown = self._monitors(given, free)
+        rows = self.density.checked(shown.hard)
+        far = outside_columns(self.density, self.schema, shown.hard, alternatives=True)
         evidence = {
             "log": _finite(shown.log_evidence),
             "density": is_density(self.schema, given),
-            "error": self._error(given),
-            "outside": self._outside(given),
+            "error": relative_error(self.density, rows),
+            "outside": [str(name) for name in far],
         }
         found = {self.axes[i].id: m.to_json() for i, m in shown.monitors.items()}
         return {"columns": found, "evidence": evidence}
@@ -149,17 +151,6 @@ class Session:
             return self.prior[position]
         found: Monitor = self._monitors(given, [position]).monitors[position]
         return found
-
-    def _error(self, given: Given) -> float:
-        """Return the stated relative error of the evidence's probability."""
-        state = conditioned(self.density, self.schema, given.only(list(given.hard)))
-        return relative_error(self.density, self.density.checked(state.encoded.evidence))
-
-    def _outside(self, given: Given) -> list[str]:
-        """Return the columns whose evidence lies far outside of the data."""
-        encoded = conditioned(self.density, self.schema, given.only(list(given.hard))).encoded
-        names = outside_columns(self.density, self.schema, encoded.evidence, alternatives=True)
-        return [str(name) for name in names]
 
     # Data -------------------------------------------------------------------------------------
 
