@@ -233,7 +233,9 @@ def _curve(
 ) -> MonitorAxis:
     line = column.axis
     low, high = span
-    room = _ROOM * (high - low) if high > low else 0.5
+    # Bins are wider than the rounding of their ends.
+    least = 2 * BINS * float(np.spacing(max(abs(low), abs(high))))
+    room = max(_ROOM * (high - low) if high > low else 0.5, least)
     bottom, top = line.bounds
     low, high = max(low - room, bottom), min(high + room, top)
     bins = BINS
