@@ -122,8 +122,7 @@ class Session:
         if not given.positions:
             found = {a.id: self.prior[a.position].to_json() for a in self.axes}
             return {"columns": found, "evidence": {"log": 0.0, "density": False, "error": 0.0}}
-        free = [i for i in range(len(self.axes)) if i not in given.positions]
-        shown = self._monitors(given, free)
+        shown = self._monitors(given, self._free(given, asked.get("columns")))
         rows = self.density.checked(shown.hard)
         far = outside_columns(self.density, self.schema, shown.hard, alternatives=True)
         evidence = {
@@ -246,6 +245,15 @@ class Session:
 
     def _given(self, asked: Mapping[str, Any]) -> Given:
         return given_of(asked.get("evidence", {}), self.axes)
+
+    def _free(self, given: Given, wanted: Any) -> list[int]:
+        """Return the columns without evidence: all, or those that a drag has in sight."""
+        if wanted is None:
+            wanted = list(self.by_id)
+        if not isinstance(wanted, list) or len(wanted) > len(self.axes):
+            raise RequestError("Expected `columns` to be a list of columns.")
+        positions = sorted({self._column(name) for name in wanted})
+        return [i for i in positions if i not in given.positions]
 
     def _column(self, name: Any) -> int:
         if not isinstance(name, str) or name not in self.by_id:

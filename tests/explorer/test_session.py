@@ -82,6 +82,14 @@ def test_monitors_are_the_models_answers(
         assert evidence["log"] == pytest.approx(model.logprob(given), abs=1e-3)
 
 
+def test_a_drag_asks_for_the_columns_in_sight(session: Session) -> None:
+    cell = {"kind": value("small")}
+    asked = {"evidence": cell, "columns": ["weight", "kind"]}
+    assert list(session.answer("monitors", asked)["columns"]) == ["weight"]
+    with pytest.raises(RequestError):
+        session.answer("monitors", {"evidence": cell, "columns": "weight"})
+
+
 def test_bins_hold_the_probability_of_intervals(session: Session, model: MDMA) -> None:
     found = session.answer("monitors", {"evidence": {"kind": value("small")}})
     axis = next(axis for axis in session.axes if axis.id == "weight")

@@ -62,6 +62,5 @@ export class EvidenceBar {
 
 /** @param {EvidenceFacts} facts @returns {string} the error in the unit of the value, or relative */
 function errorText(facts) {
-  if (facts.error < 1e-6) return `${facts.error.toPrecision(1)} relative`;
-  return facts.log > -27 ? String(Number((facts.error * Math.exp(facts.log)).toPrecision(1))) : `${(100 * facts.error).toPrecision(1)} %`;
+  return facts.log > -27 ? String(Number((facts.error * Math.exp(facts.log)).toPrecision(1))) : `${Number((100 * facts.error).toPrecision(1))} %`;
 }

@@ -91,7 +91,17 @@ export class Explorer {
     });
     /** @type {Map<string, MonitorCard>} */
     this.cards = new Map(table.columns.map((axis) => [axis.id, this.card(axis)]));
-    const monitors = element("section", { class: "mx-view mx-monitors", "aria-label": "Monitors" }, this.hiddenNote, this.grid);
+    const legend = element(
+      "p",
+      { class: "mx-note mx-legend" },
+      element("i", { class: "mx-key-now" }),
+      "model given the evidence",
+      element("i", { class: "mx-key-before" }),
+      "before",
+      ...(table.rows === null ? [] : [element("i", { class: "mx-key-data" }), "rows of the data that agree"]),
+      " · click for a value, drag for a range, drag a bar's end for soft evidence; keys: arrows, Shift+arrows, Enter, Escape, Ctrl+Z, Alt+arrows to move a column",
+    );
+    const monitors = element("section", { class: "mx-view mx-monitors", "aria-label": "Monitors" }, this.hiddenNote, this.grid, legend);
     this.views = { monitors, pairs: this.pairs.node, rows: this.rows.node };
     this.undo = iconButton("undo", "Undo (Ctrl+Z)", () => this.travel(state.undo()));
     this.redo = iconButton("redo", "Redo (Ctrl+Y)", () => this.travel(state.redo()));
@@ -226,7 +236,8 @@ export class Explorer {
     this.draft = evidence;
     this.bar.show(this.state, evidence);
     this.drawGiven();
-    const reply = await this.asker.ask("monitors", { evidence });
+    const columns = [...this.cards.values()].filter((card) => card.visible).map((card) => card.axis.id);
+    const reply = await this.asker.ask("monitors", { evidence, columns });
     if (!reply || this.draft === null) return;
     if (reply.error) {
       this.say(reply.error);

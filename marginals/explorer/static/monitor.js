@@ -94,11 +94,13 @@ export class MonitorCard {
     this.interval = shape("g", { class: "mx-interval" });
     this.handles = shape("g", { class: "mx-handles" });
     this.scale = 1;
-    this.build();
+    this.built = false;
     this.listenForMoves(hooks);
   }
 
+  /** Put the parts into the picture, once it is in sight. */
   build() {
+    this.built = true;
     const { axis, picture } = this;
     if (this.rows.length) {
       picture.append(this.bars, this.evidence);
@@ -165,6 +167,7 @@ export class MonitorCard {
     const { shown } = this;
     if (!shown || !this.dirty) return;
     this.dirty = false;
+    if (!this.built) this.build();
     if (this.rows.length) this.drawRows(shown);
     else this.drawPlot(shown);
     this.words(shown);

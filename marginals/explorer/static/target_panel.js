@@ -43,7 +43,7 @@ export class TargetPanel {
     this.body.classList.remove("mx-waiting");
     const told = this.chart(
       "What the columns tell about it",
-      facts.ranking.map((line) => ({ id: line.id, value: line.nats, text: `${numberText(line.nats)} nats`, title: `± ${numberText(line.error)}` })),
+      facts.ranking.map((line) => ({ id: line.id, value: line.nats, text: `${line.nats.toFixed(3)} ± ${line.error.toFixed(3)}`, title: "nats" })),
     );
     const shift = facts.contributions.map((part) => ({ id: part.id, value: part.by, text: signed(axis, facts.of, part.by), title: "" }));
     const value = (/** @type {number} */ x) => (facts.of.startsWith("P(") ? shareText(x) : valueText({ ...axis, step: null, listed: false }, x));
@@ -53,7 +53,7 @@ export class TargetPanel {
       element("p", { class: "mx-note" }, moved),
       ...(shift.length ? [this.chart("Contributions of the evidence", shift)] : []),
       element("h3", {}, "What would tell most"),
-      element("p", { class: "mx-note" }, `Mutual information given the evidence, from ${facts.draws} draws.`),
+      element("p", { class: "mx-note" }, `Mutual information in nats given the evidence, from ${facts.draws} draws.`),
       told,
     );
   }
@@ -62,8 +62,8 @@ export class TargetPanel {
   chart(name, lines) {
     const most = Math.max(1e-12, ...lines.map((line) => Math.abs(line.value)));
     const negative = lines.some((line) => line.value < 0);
-    const zero = negative ? 170 : 112;
-    const room = negative ? 56 : 116;
+    const zero = negative ? 164 : 112;
+    const room = negative ? 50 : 98;
     const picture = shape("svg", { viewBox: `0 0 300 ${lines.length * LINE + 4}`, class: "mx-chart", role: "img", "aria-label": `${name}: ${lines.map((l) => `${l.id} ${l.text}`).join(", ")}` });
     lines.forEach((line, i) => {
       const y = i * LINE + 2;
