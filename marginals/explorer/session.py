@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 
 from marginals.columns import Schema, decode
+from marginals.densities import Density
 from marginals.densities.box_error import relative_error
 from marginals.densities.coupled_lattices import CoupledLattices
 from marginals.explorer import pairs, rows, target
@@ -25,7 +26,6 @@ from marginals.explorer.evidence_json import (
 from marginals.explorer.monitor_axis import Floats, axes_of
 from marginals.explorer.monitors import Monitor, monitors, refuse_impossible
 from marginals.explorer.question_text import texts, typed
-from marginals.queries import TableDensity
 from marginals.queries.outside_data import outside_columns
 from marginals.queries.positions import seeded
 
@@ -56,11 +56,21 @@ class Session:
     """
 
     def __init__(
-        self, model: TableDensity, data: pd.DataFrame | None = None, path: str = "model.mdma"
+        self, model: Any, data: pd.DataFrame | None = None, path: str = "model.mdma"
     ) -> None:
-        density, schema = model._parts()
-        self.schema: Schema = schema.reading("error")
-        self.density = copy.deepcopy(density).requires_grad_(False)
+        schema = getattr(model, "schema_", None)
+        if not isinstance(schema, Schema):
+            raise TypeError(
+                "Expected `model` to be a fitted MDMA or a view of one; got "
+                f"{type(model).__name__} without a schema. Call `fit` first."
+            )
+        if getattr(model.module_, "rows", 1) > 1:
+            raise ValueError(
+                f"Expected a view given at most one row of evidence; got {model.module_.rows}. "
+                "Condition on one row at a time."
+            )
+        self.schema = schema.reading("error")
+        self.density: Density = copy.deepcopy(model.module_).requires_grad_(False)
         for part in self.density.modules():
             if isinstance(part, CoupledLattices):
                 part.most_points = _MOST_POINTS

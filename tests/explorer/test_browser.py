@@ -53,7 +53,7 @@ def address(server: Running, **state: Any) -> str:
 
 def opened(page: Page, server: Running, **state: Any) -> Page:
     page.goto(address(server, **state))
-    page.wait_for_selector(".mx-grid .mx-line", state="attached")
+    page.wait_for_selector(".mx-grid .mx-line" if "view" not in state else ".mx-head")
     return page
 
 

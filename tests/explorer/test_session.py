@@ -327,6 +327,13 @@ def test_every_answer_is_json(session: Session) -> None:
     json.dumps(session.answer("monitors", {"evidence": {"size": value(1.0)}}), allow_nan=False)
 
 
+def test_models_that_cannot_be_explored_are_refused(model: MDMA, data: pd.DataFrame) -> None:
+    with pytest.raises(TypeError, match="fit"):
+        Session(MDMA())
+    with pytest.raises(ValueError, match="one row"):
+        Session(model.condition(data[["size"]].dropna().head(2)))
+
+
 def test_without_data_there_are_no_frequencies(model: MDMA) -> None:
     alone = Session(model.marginal(["size", "kind"]))
     assert alone.answer("table", {})["rows"] is None
