@@ -1,9 +1,13 @@
 """The page's server: tokens, hosts, headers, limits, and requests that do not block each other."""
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -165,6 +169,34 @@ def test_slow_requests_block_no_quick_ones_and_outdated_ones_are_dropped() -> No
         replies = [job.result(20).json() for job in slow]
     assert replies == [{"n": "slow"}, {"outdated": True}, {"n": "newer"}]
     assert "older" not in session.worked
+
+
+def test_the_command_prints_an_address_that_works(model: Any, data: Any, tmp_path: Any) -> None:
+    model.save(tmp_path / "shop.mdma")
+    data.to_csv(tmp_path / "shop.csv", index=False)
+    line = ["explore", "shop.mdma", "--data", "shop.csv", "--no-browser"]
+    code = "from marginals.cli import main; main()"
+    root = str(Path(__file__).parents[2])
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *line],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"},
+    )
+    try:
+        assert process.stderr is not None
+        address = process.stderr.readline().split()[-1]
+        assert address.startswith("http://127.0.0.1:")
+        assert len(address.split("/")[3]) >= 32
+        assert "explorer" in httpx.get(address).text
+        body = {"ask": "table", "page": "p", "number": 1, "with": {}}
+        found = httpx.post(f"{address}api", json=body, timeout=60).json()
+        assert found["rows"] == len(data)
+        assert found["model"] == "shop.mdma"
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
 
 
 def test_fifty_pages_at_once(client: Client) -> None:

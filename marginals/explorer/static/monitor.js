@@ -452,6 +452,6 @@ function changeText(axis, now, before, moved) {
   }
   const by = now.q[1] - before.q[1];
   if (!by) return `median as before · ${share}`;
-  const text = axis.family === "time" ? `from ${valueText(axis, before.q[1])}` : `${by < 0 ? "−" : "+"}${pageValueText({ ...axis, listed: false }, Math.abs(by))}`;
+  const text = axis.family === "time" ? `from ${valueText(axis, before.q[1])}` : `${by < 0 ? "−" : "+"}${pageValueText({ ...axis, listed: false }, Number(Math.abs(by).toPrecision(3)))}`;
   return `median ${text} · ${share}`;
 }
