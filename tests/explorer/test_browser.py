@@ -213,6 +213,8 @@ def test_pairs(page: Page, server: Running) -> None:
     page.wait_for_selector(".mx-cells path")
     assert page.locator(".mx-points circle").count() > 100
     page.get_by_label("Column on the vertical axis").select_option("kind")
+    page.wait_for_function("() => document.querySelectorAll('.mx-cells path').length === 3")
+    page.get_by_label("Column on the horizontal axis").select_option("count")
     page.wait_for_selector(".mx-cells rect")
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save as SVG").click()

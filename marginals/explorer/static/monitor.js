@@ -208,7 +208,7 @@ export class MonitorCard {
     if (axis.kind === "curve") {
       const path = this.curve(heights, scale);
       setAttributes(this.line, { d: path });
-      setAttributes(this.fill, { d: `${path}L${RIGHT},${BOTTOM}L${LEFT},${BOTTOM}Z` });
+      setAttributes(this.fill, { d: this.area(heights, scale, cell) });
       setAttributes(this.before, { d: before ? this.curve(before.m, scale) : "" });
     } else {
       this.drawBars(now, before, cell, scale);
@@ -228,6 +228,19 @@ export class MonitorCard {
       path += `${i ? "L" : "M"}${(LEFT + (i + 0.5) * step).toFixed(1)},${y.toFixed(1)}`;
     }
     return path;
+  }
+
+  /** @param {number[]} masses @param {number} scale @param {Cell | null} cell @returns {string} the area of the range, or all */
+  area(masses, scale, cell) {
+    if (cell && cell.is !== "range") return "";
+    const [low, high] = cell ? this.rangeEnds(cell) : [LEFT, RIGHT];
+    const step = (RIGHT - LEFT) / masses.length;
+    let path = `M${low.toFixed(1)},${BOTTOM}`;
+    for (let i = 0; i < masses.length; i++) {
+      const x = LEFT + (i + 0.5) * step;
+      if (x >= low && x <= high) path += `L${x.toFixed(1)},${Math.max(0, BOTTOM - masses[i] * scale).toFixed(1)}`;
+    }
+    return `${path}L${high.toFixed(1)},${BOTTOM}Z`;
   }
 
   /** @param {Monitor} now @param {Monitor | null} before @param {Cell | null} cell @param {number} scale */

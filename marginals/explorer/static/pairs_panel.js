@@ -59,6 +59,8 @@ export class PairsPanel {
       [...heights].reverse().forEach((height, k) => {
         cells.append(shape("path", { class: `mx-level-${SHARES.length - 1 - k}`, d: region(density, middles[0], middles[1], height) }));
       });
+    } else if (x.kind === "curve" || y.kind === "curve") {
+      cells.append(...strips(facts, across, up, y.kind === "curve"));
     } else {
       facts.m.forEach((row, j) => {
         row.forEach((mass, i) => {
@@ -83,7 +85,9 @@ export class PairsPanel {
     const total = facts.m.flat().reduce((a, b) => a + b, 0);
     this.picture.setAttribute("aria-label", `Joint distribution of ${x.id} and ${y.id}`);
     const shares = SHARES.map((s) => `${100 * s} %`).join(", ");
-    this.note.textContent = `Darker regions of highest density hold ${shares} of the mass; the picture shows ${shareText(Math.min(1, total))} of it.${facts.points.length ? ` Dots: ${facts.points.length} rows of the data that agree with the evidence.` : ""}`;
+    const strip = (x.kind === "curve") !== (y.kind === "curve");
+    const told = strip ? "The width of a strip is the joint density" : `Darker regions of highest density hold ${shares} of the mass`;
+    this.note.textContent = `${told}; the picture shows ${shareText(Math.min(1, total))} of it.${facts.points.length ? ` Dots: ${facts.points.length} rows of the data that agree with the evidence.` : ""}`;
   }
 }
 
@@ -109,6 +113,32 @@ function levels(facts) {
     }
   }
   return heights;
+}
+
+/**
+ * One strip for each value of the column with bars: the density along the other, times the value's
+ * probability, so that wider strips are likelier.
+ *
+ * @param {PairFacts} facts
+ * @param {ReturnType<typeof scale>} across
+ * @param {ReturnType<typeof scale>} up
+ * @param {boolean} upright whether the strips stand
+ * @returns {SVGPathElement[]}
+ */
+function strips(facts, across, up, upright) {
+  const [bars, line] = upright ? [across, up] : [up, across];
+  const count = upright ? facts.x.length - 1 : facts.y.length - 1;
+  const ends = upright ? facts.y : facts.x;
+  const middles = centres(ends).map(line.place);
+  const mass = (/** @type {number} */ bar, /** @type {number} */ i) => (upright ? facts.m[i][bar] : facts.m[bar][i]) / (ends[i + 1] - ends[i]);
+  const top = Math.max(1e-300, ...middles.flatMap((_, i) => Array.from({ length: count }, (__, bar) => mass(bar, i))));
+  return Array.from({ length: count }, (_, bar) => {
+    const centre = (bars.end(bar) + bars.end(bar + 1)) / 2;
+    const half = 0.45 * Math.abs(bars.end(bar + 1) - bars.end(bar));
+    const sides = [1, -1].map((sign) => middles.map((at, i) => [centre + (sign * half * mass(bar, i)) / top, at]));
+    const points = [...sides[0], ...sides[1].reverse()].map(([a, b]) => (upright ? [a, b] : [b, a]));
+    return shape("path", { class: "mx-level-2", d: `M${points.map((p) => p.map((v) => v.toFixed(1)).join(",")).join("L")}Z` });
+  });
 }
 
 /** @param {number[]} ends @returns {number[]} */
