@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
+from marginals.densities.coupled_components import ComponentMatrices
 from marginals.densities.coupled_draws import draw_scores, draw_values
 from marginals.densities.coupled_intervals import Tied, log_intervals, tie
-from marginals.densities.coupled_lattices import Components, CoupledLattices, Settled
+from marginals.densities.coupled_lattices import CoupledLattices, Settled
 from marginals.densities.coupled_nodes import conditionals_given_ranges, node_cost
 from marginals.densities.coupled_univariates import Interleaved, ScaledMixtures
 from marginals.densities.density import in_batches
@@ -28,10 +29,8 @@ from marginals.numerics import (
     log_normal_density,
     log_shares,
     logsumexp,
-    select,
     sum_of_others,
 )
-from marginals.numerics.regression import conditional_of_rows
 from marginals.runtime.backend import QUERY, Backend
 from marginals.runtime.query_batches import map_batches
 from marginals.tensors.couplings import Couplings
@@ -96,6 +95,7 @@ class CoupledDensity(LeafDensity):
                 f"Expected `lattices` to name coupled columns, {self.coupled}; got "
                 f"{self.lattices.columns}. Leave the others out."
             )
+        self._parts = ComponentMatrices(family, couplings, self.lattices, self.coupled)
 
     @property
     def coupled(self) -> tuple[int, ...]:
@@ -253,9 +253,10 @@ class CoupledDensity(LeafDensity):
             return _Values(apart, nothing, nothing)
         cells = evidence.select(tied)
         dense = len(tied) <= _DENSE_COLUMNS
-        if cells.complete and dense:
+        quick = cells.lower.is_cpu and not torch.is_grad_enabled() and not cells.patterns
+        if dense and (cells.complete or (quick and self._is_complete(cells))):
             return _Values(apart, self._log_complete(cells, backend.host_free), nothing)
-        if 0 < len(cells.patterns) <= _FEW_PATTERNS and dense:
+        if not cells.intervals and 0 < len(cells.patterns) <= _FEW_PATTERNS and dense:
             return _Values(apart, self._log_patterns(cells, backend.host_free), nothing)
         scored = self._tie(cells)
         exact = self._log_exact(scored, backend.host_free)
@@ -266,28 +267,11 @@ class CoupledDensity(LeafDensity):
         """Return the positions of coupled columns in their family."""
         return [self.coupled.index(c) for c in columns]
 
-    def _components(self, own: Sequence[int]) -> Components:
-        """Return the components of some coupled columns, by their positions in the family."""
-        loadings, unique = (select(part, own, 1) for part in self.couplings.loadings())
-        location, log_scale = self._family.locations(own), self._family.log_scales(own)
-        found = Components(location, log_scale, loadings, unique)
-        if not any(self.coupled[i] in self.lattices.columns for i in own):
-            return found
-        return found.with_floor(select(self.lattices.log_floor(self._family, self.coupled), own))
-
     def _log_complete(self, cells: Evidence, host_free: bool = False) -> Tensor:
         """Return the log value of coupled cells that are all exact, (B, K)."""
         own = self._own(cells.columns)
         y, log_slope = self._family.scale(cells.upper.T, own)
-        parts = self._components(own)
-        value = factors.log_density_of_rows(
-            y.T,
-            parts.location.T,
-            parts.log_scale.T,
-            parts.loadings,
-            parts.unique,
-            host_free=host_free,
-        )
+        value = self._parts.whitening(own, host_free).log_density(y.T)
         return value + log_slope.sum(0)[:, None]
 
     def _log_patterns(self, cells: Evidence, host_free: bool) -> Tensor:
@@ -307,7 +291,7 @@ class CoupledDensity(LeafDensity):
     def _tie(self, cells: Evidence) -> Tied:
         """Bring coupled cells onto the scale of their components' scores."""
         own = self._own(cells.columns)
-        return tie(self._family, own, self._components(own), cells)
+        return tie(self._family, own, self._parts.of(own), cells)
 
     def _log_exact(self, tied: Tied, host_free: bool = False) -> Tensor:
         """Return the log density of the exact coupled cells under each component, (B, K)."""
@@ -340,12 +324,15 @@ class CoupledDensity(LeafDensity):
             return self._values(asked).total()
         value = self._values(asked.select(loose)).total()
         mine, theirs = asked.select(tied), known.select(held)
-        both = self._tie(mine.join(theirs))
-        alone = self._tie(theirs)
-        value = value + self._log_ranges(both, value + weights) - ranges
         exact = (mine.lower == mine.upper).any(1)
-        if not bool(exact.any()):
+        any_exact = bool(exact.any())
+        if len(tied) == 1 and not any_exact and self._is_complete(theirs):
+            return value + self._log_interval(mine, theirs)
+        both = self._tie(mine.join(theirs))
+        value = value + self._log_ranges(both, value + weights) - ranges
+        if not any_exact:
             return value  # densities of the evidence alone, which cancel
+        alone = self._tie(theirs)
         # The two densities may be large and close: their difference is taken in float64.
         joint, base = (
             factors.log_density(
@@ -355,6 +342,18 @@ class CoupledDensity(LeafDensity):
         )
         change = (joint - base).to(value.dtype) + (both.log_slope - alone.log_slope)
         return value + torch.where(exact[:, None], change, 0.0)
+
+    def _log_interval(self, asked: Evidence, known: Evidence) -> Tensor:
+        """Return the log probability of intervals of one coupled column given exact ones, (B, K).
+
+        Missing cells of the requested column have probability one.
+        """
+        held, own = self._own(known.columns), self._own(asked.columns)
+        centre, log_width = self._parts.conditional(known.upper.T, held, own)  # (1, B, K)
+        missing = asked.lower.T.isnan()  # (1, B)
+        low = asked.lower.T.masked_fill(missing, -torch.inf)
+        high = asked.upper.T.masked_fill(missing, torch.inf)
+        return self._family.log_interval_about(low, high, own, centre, log_width.exp())[0]
 
     def _outside(self, known: Evidence, asked: Sequence[int], values: _Values) -> Tensor:
         """Return the log weight of each component given the other columns' evidence, (n, B, K)."""
@@ -381,7 +380,7 @@ class CoupledDensity(LeafDensity):
             scored.scores, scored.loadings, scored.unique, scored.exact, index
         )  # (n, B, K)
         own = self._own(asked)
-        location, log_scale = (part[:, None] for part in self._components(own)[:2])
+        location, log_scale = (part[:, None] for part in self._parts.of(own)[:2])
         z = scored.scores[..., index].permute(2, 0, 1)
         log_width = 0.5 * variance.log()
         # Take an observed cell's own contribution out again; its slope is the same for all.
@@ -413,13 +412,9 @@ class CoupledDensity(LeafDensity):
             joint = joint + self._log_complete(cells)
         if loose:
             joint = joint + self.leaves.log_values(known.select(loose)).sum(0)
-        own = self._own((*held, *asked))
-        location, log_scale, loadings, unique = self._components(own)
-        y, _ = self._family.scale(cells.upper.T, own[: len(held)])
-        centre, log_width = conditional_of_rows(
-            y.T, location.T, log_scale.T, loadings, unique, len(asked)
-        )
-        return ScaledMixtures(self._family, own[len(held) :], asked, joint[None], centre, log_width)
+        own = self._own(asked)
+        centre, log_width = self._parts.conditional(cells.upper.T, self._own(held), own)
+        return ScaledMixtures(self._family, own, asked, joint[None], centre, log_width)
 
     def _has_ranges(self, known: Evidence) -> bool:
         """Return whether some coupled cell is a range."""
@@ -438,8 +433,10 @@ class CoupledDensity(LeafDensity):
         index = torch.tensor([tied.index(c) for c in asked], device=log_weights.device)
         found = conditionals_given_ranges(self._tie(known.select(tied)), log_weights, index)
         own = self._own(asked)
-        parts = (part[:, found.component] for part in self._components(own)[:2])
-        location, log_scale = (part.to(found.mean) for part in parts)  # (n, B, M)
+        location, log_scale = (
+            part[:, found.component].to(found.mean)  # (n, B, M)
+            for part in self._parts.of(own)[:2]
+        )
         out = ScaledMixtures(
             self._family,
             own,
@@ -480,7 +477,7 @@ class CoupledDensity(LeafDensity):
         draws = components.shape[1]
         rows = given.lower.new_empty(*components.shape, self.columns)
         loose, tied = self._split(range(self.columns))
-        cells, parts = given.select(self.coupled), self._components(range(len(self.coupled)))
+        cells, parts = given.select(self.coupled), self._parts.of(range(len(self.coupled)))
         scored = tie(self._family, range(len(self.coupled)), parts, cells, rows.dtype)
         drawn = draw_scores(scored, components, rows.dtype, generator)
         rows[..., tied] = draw_values(

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
+from marginals.densities.coupled_components import Components
 from marginals.densities.coupled_intervals import Tied, conditional_of_cells, interval_places
-from marginals.densities.coupled_lattices import Components, CoupledLattices
+from marginals.densities.coupled_lattices import CoupledLattices
 from marginals.leaves import SharedLeaves
 from marginals.numerics import factors, log_normal_density, normal_cdf
 from marginals.numerics.ghk import sample_box

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
-from marginals.densities.coupled_lattices import Components
+from marginals.densities.coupled_components import Components
 from marginals.leaves import SharedLeaves
 from marginals.leaves.shared import standardise
 from marginals.numerics import factors, log_normal_interval, table_of
@@ -93,7 +93,8 @@ def tie(
         limits = torch.finfo(low.dtype)
         low, high = low.clamp(max=limits.max), high.clamp(min=limits.min)
         gap = divided(ends[2][..., None], spread).permute(1, 2, 0)
-    places = [[cells.columns.index(c) for c in known] for known in cells.patterns]
+    seen = () if cells.intervals else cells.patterns
+    places = [[cells.columns.index(c) for c in known] for known in seen]
     return Tied(
         scores=z.permute(1, 2, 0),
         log_slope=slope - widths,
@@ -176,5 +177,7 @@ def gather_cells(values: Tensor, at: Tensor) -> Tensor:
 
 def divided(end: Tensor, scale: Tensor, mean: Tensor | float = 0.0) -> Tensor:
     """Return (end - mean) / scale; an infinite end stays, and gives no gradient (0 * inf)."""
+    if not torch.is_grad_enabled():
+        return (end - mean) / scale
     infinite = end.isinf()
     return torch.where(infinite, end, (torch.where(infinite, 0.0, end) - mean) / scale)

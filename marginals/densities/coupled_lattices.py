@@ -33,27 +33,6 @@ FINE_WIDTH = 1 / 200
 _NEAR = 0.01
 
 
-class Components(NamedTuple):
-    """Normal components of n coupled columns on the learned scale."""
-
-    location: Tensor  # (n, K)
-    log_scale: Tensor  # (n, K)
-    loadings: Tensor  # (K, n, r)
-    unique: Tensor  # (K, n)
-
-    def with_floor(self, log_floor: Tensor) -> "Components":
-        """Add independent noise to each column, with log deviations (n,); -inf is none."""
-        wide = 0.5 * torch.logaddexp(2 * self.log_scale, 2 * log_floor[:, None])
-        kept = (self.log_scale - wide).exp().T  # (K, n)
-        added = (2 * (log_floor[:, None] - wide)).exp().T
-        return Components(
-            self.location,
-            wide,
-            self.loadings * kept[..., None],
-            self.unique * kept.square() + added,
-        )
-
-
 class Settled(NamedTuple):
     """Evidence in which cells of lattices are exact points.
 
@@ -382,8 +361,7 @@ class _Expansion:
         """Return the rows."""
         known = self.evidence
         if not known.intervals:
-            complete = not known.sets and not bool(known.lower.isnan().any())
-            known = replace(known, upper=known.lower, complete=complete)
+            known = replace(known, upper=known.lower).with_facts()
         return Settled(known, self.log_width, self.place, self.rows)
 
 

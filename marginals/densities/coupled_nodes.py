@@ -191,6 +191,11 @@ def _merged(
 @lru_cache(maxsize=32)
 def _rules(columns: int) -> Sequence[tuple[_Block, Tensor, Tensor]]:
     """Return for each block points of the unit cube (k, S, c) and their log weights (k, S)."""
+    with torch.inference_mode(False):
+        return _make_rules(columns)
+
+
+def _make_rules(columns: int) -> Sequence[tuple[_Block, Tensor, Tensor]]:
     if columns == 1:
         u = _LOGITS.sigmoid()[:, None]
         log_u = (F.logsigmoid(_LOGITS) + F.logsigmoid(-_LOGITS))[None]

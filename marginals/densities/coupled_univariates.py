@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, final
+from functools import cached_property
+from typing import final
 
 import numpy as np
 import torch
@@ -10,7 +11,12 @@ from torch import Tensor
 
 from marginals.densities.univariates import Univariates, columns_first, columns_last
 from marginals.leaves import LeafEvaluation, SharedLeaves
-from marginals.leaves.learned_scale import invert_mixture, normal_tails
+from marginals.leaves.learned_scale import (
+    bracket_mixture,
+    invert_mixture,
+    normal_tails,
+    quantile,
+)
 from marginals.leaves.shared import standardise
 from marginals.numerics import (
     log_normal_cdf,
@@ -18,9 +24,6 @@ from marginals.numerics import (
     log_shares,
     logsumexp,
 )
-
-if TYPE_CHECKING:
-    pass
 
 # Gauss-Hermite quadrature under a normal component.
 _HERMITE, _FEW = (
@@ -69,6 +72,7 @@ class ScaledMixtures(Univariates):
         self.log_weights = weights.expand_as(centre)
         self.log_evidence = total.expand(len(self.columns), -1).T
         self.discrete = (False,) * len(self.columns)
+        self._last: tuple[Tensor, Tensor] | None = None  # nodes and their values
 
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
@@ -119,6 +123,29 @@ class ScaledMixtures(Univariates):
         return columns_last(self.family.unscale(y, self.own).mT, shape)
 
     @torch.no_grad()
+    def rough_quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
+        """Return points near the quantiles, (..., B, n): means of the components' quantiles."""
+        logit, shape = columns_first(log_u - log_1mu, self.log_evidence.shape)  # (n, Q, B)
+        z = quantile(logit.to(self.centre.dtype), "normal")
+        share = self.log_weights.exp()
+        middle, spread = (
+            (share * part).sum(-1)[:, None] for part in (self.centre, self.log_width.exp())
+        )
+        return columns_last(self.family.unscale(middle + spread * z, self.own), shape)
+
+    def bracket(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ends (..., B, n) between which the quantiles lie."""
+        target, shape = columns_first(log_u - log_1mu, self.log_evidence.shape)  # (n, Q, B)
+        weights, centre, width = (
+            part[:, None] for part in (self.log_weights, self.centre, self.log_width.exp())
+        )
+        logit = target.to(centre.dtype)
+        low, high = bracket_mixture(logit, weights, centre, width, "normal")
+        low, high = self.family.learned.bracket(low.flatten(1), high.flatten(1), self.own)
+        low, high = (columns_last(end.view_as(target), shape) for end in (low, high))
+        return low, high
+
+    @torch.no_grad()
     def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
         """Return E f(X_j, j), (B, n), by 48 Gauss-Hermite nodes for each component, or 12 of many.
 
@@ -127,15 +154,15 @@ class ScaledMixtures(Univariates):
         """
         weights = self.log_weights.exp()
         nodes, node_weights = _FEW if weights.shape[-1] > _MANY_COMPONENTS else _HERMITE
-        table = self._table()
+        nodes, node_weights = nodes.to(self.centre), node_weights.to(self.centre)
         parts = []
         size = max(1, _AT_ONCE // weights.shape[-1])
         for start in range(0, weights.shape[1], size):
             rows = slice(start, start + size)
             centre, width = self.centre[:, rows], self.log_width[:, rows].exp()
-            y = centre[..., None] + width[..., None] * nodes.to(centre)  # (n, B, M, T)
-            values = function(_look_up(table, y), self.columns)
-            each = (values * node_weights.to(centre)).sum(-1) / math.sqrt(2 * math.pi)
+            y = centre[..., None] + width[..., None] * nodes  # (n, B, M, T)
+            values = function(self._unscaled(y), self.columns)
+            each = (values * node_weights).sum(-1) / math.sqrt(2 * math.pi)
             share = weights[:, rows]
             parts.append(torch.where(share > 0, share * each, 0.0).sum(-1).T)
         return torch.cat(parts)
@@ -161,6 +188,15 @@ class ScaledMixtures(Univariates):
         out.log_evidence = self.log_evidence[rows][:, [place]]
         return out
 
+    def _unscaled(self, y: Tensor) -> Tensor:
+        """Return x(y) for y (n, ...), by the table if they are many."""
+        if y[0].numel() > _TABLE:
+            return _look_up(self._table, y)
+        if self._last is None or not torch.equal(self._last[0], y):  # two moments have one set
+            self._last = y, self.family.unscale(y, self.own).to(y.dtype)
+        return self._last[1]
+
+    @cached_property
     def _table(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return y, x(y) and dx/dy on a grid that covers all nodes, (n, T) each."""
         reach = float(_HERMITE[0].abs().max()) * self.log_width.exp()
@@ -215,6 +251,24 @@ class Interleaved(Univariates):
             for part, at in zip(self.parts, self.places, strict=True)
         ]
         return self._join(found)
+
+    def bracket(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ends (..., B, n) between which the quantiles lie."""
+        shape = torch.broadcast_shapes(log_u.shape, (1, len(self.columns)))
+        low, high = log_u.expand(shape), log_1mu.expand(shape)
+        found = [
+            part.bracket(low[..., at], high[..., at])
+            for part, at in zip(self.parts, self.places, strict=True)
+        ]
+        ends = zip(*found, strict=True)
+        low, high = (self._join([end.double() for end in side]) for side in ends)
+        return low, high
+
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points with positive mass of each continuous column."""
+        found = {c: a for p in self.parts for c, a in zip(p.columns, p.atoms, strict=True)}
+        return tuple(found[c] for c in self.columns)
 
     def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
         """Return E f(X_j, j), (B, n)."""

@@ -175,9 +175,23 @@ class UnionUnivariates(Univariates):
     @torch.no_grad()
     def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return quantiles for log u and log(1 - u), (..., B, n), between those given each box."""
-        found = self.inner.quantile(self._repeated(log_u), self._repeated(log_1mu))
-        ends = self._by_box(found)
-        return mixture_quantile(self, log_u, log_1mu, ends.amin(-2), ends.amax(-2))
+        levels = self._repeated(log_u), self._repeated(log_1mu)
+
+        def extremes() -> Tensor:
+            each = self._by_box(self.inner.quantile(*levels))
+            return torch.stack([each.amin(-2), each.amax(-2)])
+
+        return mixture_quantile(self, log_u, log_1mu, extremes)
+
+    def bracket(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ends (..., B, n) between which the quantiles lie: the extreme ones of boxes."""
+        low, high = self.inner.bracket(self._repeated(log_u), self._repeated(log_1mu))
+        return self._by_box(low).amin(-2), self._by_box(high).amax(-2)
+
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points with positive mass of each continuous column."""
+        return self.inner.atoms
 
     def rough_quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return points near the quantiles, (..., B, n): those given the likeliest box."""

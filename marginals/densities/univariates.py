@@ -9,8 +9,8 @@ from torch import Tensor
 
 from marginals.leaves import LeafEvaluation, Leaves
 from marginals.leaves.learned_scale import FARTHEST_PLAIN, log_odds_and_slope
-from marginals.numerics import invert_monotone, log_shares, logsumexp, narrow_bracket
-from marginals.numerics.inversion import NOISE_OF_SUMS
+from marginals.numerics import invert_monotone, log_shares, logsumexp, narrow_brackets
+from marginals.numerics.inversion import FEW_ELEMENTS, NOISE_OF_SUMS
 
 
 class Univariates(ABC):
@@ -35,6 +35,16 @@ class Univariates(ABC):
     def rough_quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return points near the quantiles, (..., B, n), at less cost where there is a way."""
         return self.quantile(log_u, log_1mu)
+
+    def bracket(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ends (..., B, n) between which the quantiles lie, at less cost if possible."""
+        found = self.quantile(log_u, log_1mu)
+        return found, found
+
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points with positive mass of each continuous column, where the CDF jumps."""
+        return ((),) * len(self.columns)
 
     @abstractmethod
     def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
@@ -140,11 +150,40 @@ class LeafMixtures(Univariates):
 
     def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return quantiles for log u and log(1 - u), (..., B, n)."""
-        low, shape = columns_first(log_u, self.log_evidence.shape)  # (n, Q, B)
-        high, _ = columns_first(log_1mu, self.log_evidence.shape)
-        low, high = (level.mT.to(self.log_weights.dtype) for level in (low, high))
+        low, high, shape = self._levels(log_u, log_1mu)
         out = self.leaves.invert(low, high, self.log_weights, self.columns)  # (n, B, Q)
         return columns_last(out.mT, shape)
+
+    def rough_quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
+        """Return points near the quantiles, (..., B, n)."""
+        low, high, shape = self._levels(log_u, log_1mu)
+        out = self.leaves.rough_invert(low, high, self.log_weights, self.columns)
+        return columns_last(out.mT, shape)
+
+    def bracket(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ends (..., B, n) between which the quantiles lie."""
+        low, high, shape = self._levels(log_u, log_1mu)
+        low, high = self.leaves.bracket(low, high, self.log_weights, self.columns)
+        return columns_last(low.mT, shape), columns_last(high.mT, shape)
+
+    def _levels(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
+        """Return levels as (n, B, Q) in the dtype of the weights, and their shape (..., B, n)."""
+        low, shape = columns_first(log_u, self.log_evidence.shape)  # (n, Q, B)
+        high, _ = columns_first(log_1mu, self.log_evidence.shape)
+        dtype = self.log_weights.dtype
+        return low.mT.to(dtype), high.mT.to(dtype), shape
+
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points with positive mass of each continuous column."""
+        return tuple(self.leaves.atoms.get(c, ()) for c in self.columns)
+
+    def tails(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return CDF, survival function and density at `x` (..., B, n), which underflow far out."""
+        cells, shape = columns_first(x, self.log_evidence.shape)  # (n, Q, B)
+        found = self.leaves.tails(cells, self.log_weights, self.columns)
+        below, above, density = (columns_last(part, shape) for part in found)
+        return below, above, density
 
     def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
         """Return E f(X_j, j), (B, n): leaf expectations, mixed."""
@@ -207,12 +246,29 @@ class UnivariateMixture(Univariates):
     @torch.no_grad()
     def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return quantiles for log u and log(1 - u), (..., B, n), between those of the members."""
-        ends = torch.stack([m.quantile(log_u, log_1mu) for m in self.members])
-        return mixture_quantile(self, log_u, log_1mu, ends.amin(0), ends.amax(0))
+
+        def extremes() -> Tensor:
+            each = torch.stack([m.quantile(log_u, log_1mu) for m in self.members])
+            return torch.stack([each.amin(0), each.amax(0)])
+
+        return mixture_quantile(self, log_u, log_1mu, extremes)
+
+    def bracket(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ends (..., B, n) between which the quantiles lie: the extreme ones of members."""
+        low, high = zip(*(m.bracket(log_u, log_1mu) for m in self.members), strict=True)
+        return torch.stack(low).amin(0), torch.stack(high).amax(0)
+
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points with positive mass of each continuous column."""
+        found = zip(*(m.atoms for m in self.members), strict=True)
+        return tuple(tuple(sorted({x for own in each for x in own})) for each in found)
 
     def rough_quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return points near the quantiles, (..., B, n): those of the heaviest member."""
         heaviest = self.log_weights.argmax(0)  # (B, n)
+        if heaviest.numel() == 1:
+            return self.members[int(heaviest)].rough_quantile(log_u, log_1mu)
         points = torch.stack([m.rough_quantile(log_u, log_1mu) for m in self.members])
         return points.gather(0, heaviest.expand(1, *points.shape[1:]))[0]
 
@@ -242,27 +298,64 @@ class UnivariateMixture(Univariates):
 
 
 def mixture_quantile(
-    mixture: Univariates, log_u: Tensor, log_1mu: Tensor, low: Tensor, high: Tensor
+    mixture: Univariates, log_u: Tensor, log_1mu: Tensor, extremes: Callable[[], Tensor]
 ) -> Tensor:
-    """Return quantiles of a mixture, (..., B, n), between the extreme ones of its members."""
-    discrete = torch.tensor(mixture.discrete, device=low.device)
-    codes = _smallest_codes(mixture, log_u, torch.where(discrete, low, high), high)
-    target = (log_u - log_1mu).to(low.dtype).expand(low.shape)
-    # A bracket of one point settles the categorical columns at once.
-    start = torch.where(discrete, high, low)
+    """Return quantiles of a mixture, (..., B, n).
+
+    Args:
+        mixture: the mixture.
+        log_u, log_1mu: log u and log(1 - u), (..., B, n).
+        extremes: returns the smallest and largest quantiles of the parts, (2, ..., B, n), used for
+            many quantiles. For a few, points of a wide bracket are evaluated together instead.
+    """
+    shape = torch.broadcast_shapes(log_u.shape, mixture.log_evidence.shape)
+    few = shape.numel() <= FEW_ELEMENTS
+    low, high = mixture.bracket(log_u, log_1mu) if few else extremes()
+    # A column with atoms has no codes, though it counts as discrete.
+    flags = [d and not own for d, own in zip(mixture.discrete, mixture.atoms, strict=True)]
+    coded = torch.tensor(flags, device=low.device)
+    codes = low
+    if any(flags):
+        codes = _smallest_codes(mixture, log_u, torch.where(coded, low, high), high)
+        # A bracket of one point settles the categorical columns at once.
+        low = torch.where(coded, high, low)
+    target = (log_u - log_1mu).to(low.dtype).expand(shape)
     near = bool((target.abs() < FARTHEST_PLAIN).all())
 
     def plain(x: Tensor) -> tuple[Tensor, Tensor]:
         return log_odds_and_slope(*mixture.tails(x))
 
     function = plain if near else mixture.logit_and_slope
-    start, high = narrow_bracket(function, target, start, high)
-    smooth = invert_monotone(function, target, start, high, noise=NOISE_OF_SUMS)
-    # Where the CDF jumps, at an atom, the solution is one of two neighbours: the upper one.
-    up, down = torch.full_like(smooth, torch.inf), torch.full_like(smooth, -torch.inf)
-    for x in (smooth.nextafter(up), smooth, smooth.nextafter(down)):
-        smooth = torch.where(function(x)[0] >= target, x, smooth)
-    return torch.where(discrete, codes, smooth)
+    low, high = _at_atoms(mixture, function, target, low, high)
+    start = None
+    if few:  # they take as long as one
+        low, high, start = narrow_brackets(function, target, low, high)
+    smooth = invert_monotone(function, target, low, high, NOISE_OF_SUMS, start)
+    return torch.where(coded, codes, smooth) if any(flags) else smooth
+
+
+def _at_atoms(
+    mixture: Univariates,
+    function: Callable[[Tensor], tuple[Tensor, Tensor]],
+    target: Tensor,
+    low: Tensor,
+    high: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Shrink brackets to an atom where the CDF jumps past the target there."""
+    atoms = mixture.atoms
+    most = max(map(len, atoms))
+    if not most:
+        return low, high
+    rows = [(*own, *(torch.nan,) * (most - len(own))) for own in atoms]
+    points = torch.tensor(rows, dtype=low.dtype, device=low.device).T  # (A, n)
+    points = points.reshape(most, *(1,) * (low.ndim - 1), -1)
+    before = points.nextafter(torch.full_like(points, -torch.inf))
+    both = torch.cat([before, points]).nan_to_num(0.0)
+    value = function(both.expand(-1, *low.shape))[0]
+    jumped = (value[:most] < target) & (value[most:] >= target) & ~points.isnan()
+    for inside, atom in zip(jumped, points, strict=True):
+        low, high = torch.where(inside, atom, low), torch.where(inside, atom, high)
+    return low, high
 
 
 def _smallest_codes(mixture: Univariates, log_u: Tensor, low: Tensor, high: Tensor) -> Tensor:

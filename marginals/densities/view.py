@@ -152,6 +152,27 @@ class ViewUnivariates(Univariates):
         """Return quantiles for log u and log(1 - u), (..., B, n)."""
         return self.inner.quantile(log_u, log_1mu)
 
+    def rough_quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
+        """Return points near the quantiles, (..., B, n)."""
+        return self.inner.rough_quantile(log_u, log_1mu)
+
+    def cdf(self, x: Tensor) -> Tensor:
+        """Return the CDF at `x` (..., B, n), to absolute machine precision."""
+        return self.inner.cdf(x)
+
+    def tails(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return CDF, survival function and density at `x` (..., B, n), which underflow far out."""
+        return self.inner.tails(x)
+
+    def bracket(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ends (..., B, n) between which the quantiles lie."""
+        return self.inner.bracket(log_u, log_1mu)
+
+    @property
+    def atoms(self) -> tuple[tuple[float, ...], ...]:
+        """The points with positive mass of each continuous column."""
+        return self.inner.atoms
+
     def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
         """Return E f(X_j, j), (B, n), where j are the view's names."""
         names = dict(zip(self.inner.columns, self.columns, strict=True))

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from marginals.cells.evidence import Evidence
-from marginals.leaves.categorical import with_prior_row
-from marginals.leaves.family import ContinuousLeaves, LeafEvaluation, LeafFamily
+from marginals.leaves.categorical import pick, with_prior_row
+from marginals.leaves.family import ContinuousLeaves, LeafEvaluation, LeafFamily, has_exact
 from marginals.leaves.neural import NeuralLeaves
 from marginals.leaves.shared import SharedLeaves
 from marginals.numerics import draw, invert_monotone, log_matmul, logsumexp, select
 from marginals.runtime.backend import QUERY, Backend
+from marginals.runtime.derived import Derived
 
 # Floats held at a time by intervals of all components, of which each cell needs one.
 _MOST_NUMBERS = 1 << 22
@@ -63,6 +64,7 @@ class AtomLeaves(LeafFamily):
         absent[:, -1] = False
         self.register_buffer("absent", absent, persistent=False)  # (D, A + 1)
         self.middle = torch.zeros(len(self.atoms))  # median of the continuous part
+        self._masses = Derived()
 
     @property
     def size(self) -> tuple[int, int]:
@@ -81,17 +83,20 @@ class AtomLeaves(LeafFamily):
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
         columns = cells.columns
         lower, upper = cells.by_column()
-        density = self.inner.log_values(Evidence(columns, cells.upper, cells.upper), backend)
-        value = self._exact(upper, density, columns, backend.host_free)
+        value = None
+        if has_exact(lower, upper, backend) or not cells.has_intervals:
+            density = self.inner.log_values(Evidence(columns, cells.upper, cells.upper), backend)
+            value = self._exact(upper, density, columns)
         if cells.has_intervals:
             inside = self._within(lower, upper, columns)
             smooth = self._log_mass(columns)[..., -1][:, None]
             smooth = smooth + self.inner.log_interval(lower, upper, columns)
             mass = torch.logaddexp(smooth, self._sum_atoms(inside, columns, backend.host_free))
-            value = torch.where((lower < upper)[..., None], mass, value)
+            value = mass if value is None else torch.where((lower < upper)[..., None], mass, value)
             # The whole line is certain, not a sum that rounds to one.
             everything = (lower == -torch.inf) & (upper == torch.inf)
             value = torch.where(everything[..., None], 0.0, value)
+        assert value is not None
         return torch.where(upper.isnan()[..., None], 0.0, value)
 
     def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
@@ -139,6 +144,36 @@ class AtomLeaves(LeafFamily):
             low, high = torch.where(inside, atom, low), torch.where(inside, atom, high)
         x = invert_monotone(logit_and_slope, target, low, high)
         return x.reshape(shape)
+
+    def rough_invert(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> Tensor:
+        """Return points (n, B, Q) near the quantiles of the continuous part."""
+        return self.inner.rough_invert(log_u, log_1mu, log_weights, columns)
+
+    def tails(
+        self, x: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return CDF, survival function and density (at an atom, mass) of mixtures, (n, Q, B)."""
+        log_mass = self._log_mass(columns)
+        smooth = log_weights + log_mass[..., -1][:, None]
+        below, above, density = self.inner.tails(x, smooth, columns)
+        shares = log_weights.exp()
+        mass = (shares @ log_mass[..., :-1].exp().to(shares))[:, None]  # (n, 1, B, A)
+        points = self._points(columns, x)[:, None]  # (n, 1, 1, A)
+        passed, hit = points <= x[..., None], points == x[..., None]
+        below, above = below + (passed * mass).sum(-1), above + (~passed * mass).sum(-1)
+        return below, above, torch.where(hit.any(-1), (hit * mass).sum(-1), density)
+
+    @torch.no_grad()
+    def bracket(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Return ends (n, B, Q) between which quantiles at finite levels lie."""
+        target = (log_u.double() - log_1mu.double()).flatten(1)
+        weights = log_weights.repeat_interleave(log_u.shape[-1], 1)
+        low, high = self._bracket(target, weights, columns)
+        return low.reshape(log_u.shape), high.reshape(log_u.shape)
 
     @torch.no_grad()
     def expect(self, function: Callable[[Tensor], Tensor], columns: Sequence[int]) -> Tensor:
@@ -223,9 +258,13 @@ class AtomLeaves(LeafFamily):
 
     def _log_mass(self, columns: Sequence[int]) -> Tensor:
         """Return the log masses of the atoms and, last, of the continuous part, (n, M, A + 1)."""
-        absent = select(self.absent, columns)[:, None]
-        logits = select(self.logits, columns).masked_fill(absent, -torch.inf)
-        return logits.log_softmax(-1)
+
+        def make() -> Tensor:
+            absent = select(self.absent, columns)[:, None]
+            logits = select(self.logits, columns).masked_fill(absent, -torch.inf)
+            return logits.log_softmax(-1)
+
+        return self._masses.get(tuple(columns), (self.logits,), make)
 
     def _points(self, columns: Sequence[int], like: Tensor) -> Tensor:
         """Return the atoms (n, 1, A), NaN where a column has fewer."""
@@ -252,23 +291,26 @@ class AtomLeaves(LeafFamily):
     def _sum_atoms(self, chosen: Tensor, columns: Sequence[int], host_free: bool = False) -> Tensor:
         """Sum the masses of the chosen atoms (n, B, A), (n, B, M)."""
         log_mass = self._log_mass(columns)[..., :-1]
+        if not host_free and bool((chosen.sum(-1) <= 1).all()):  # nothing to sum
+            mass = pick(log_mass, chosen.to(torch.uint8).argmax(-1))
+            return torch.where(chosen.any(-1)[..., None], mass, -torch.inf)
         log_mask = torch.where(chosen, 0.0, -torch.inf).to(log_mass.dtype)
         return log_matmul(log_mask, log_mass, host_free=host_free)
 
-    def _exact(
-        self, x: Tensor, log_density: Tensor, columns: Sequence[int], host_free: bool = False
-    ) -> Tensor:
+    def _exact(self, x: Tensor, log_density: Tensor, columns: Sequence[int]) -> Tensor:
         """Return the mass at atoms and the continuous part's share of the density elsewhere."""
         hit = self._points(columns, x) == x[..., None]  # (n, B, A)
-        smooth = self._log_mass(columns)[..., -1][:, None] + log_density
-        mass = self._sum_atoms(hit, columns, host_free)
-        return torch.where(hit.any(-1)[..., None], mass, smooth)
+        any_hit = hit.any(-1)
+        # The continuous part comes after all atoms.
+        which = torch.where(any_hit, hit.to(torch.uint8).argmax(-1), hit.shape[-1])
+        mass = pick(self._log_mass(columns), which)
+        return mass + torch.where(any_hit[..., None], 0.0, log_density)
 
     def _bracket(
         self, target: Tensor, weights: Tensor, columns: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
         """Bracket quantiles: below all atoms and leaves' quantiles, and above them."""
-        low, high = self.inner.bracket(target, weights, columns)
+        low, high = self.inner.bracket_logits(target, weights, columns)
         points = self._points(columns, low)
         first = points.nan_to_num(nan=torch.inf).amin(-1)
         last = points.nan_to_num(nan=-torch.inf).amax(-1)
@@ -279,4 +321,5 @@ class AtomLeaves(LeafFamily):
 def _constant(
     rows: tuple[tuple[float, ...], ...], dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    return torch.tensor(rows, dtype=dtype, device=device)
+    with torch.inference_mode(False):  # it serves training too
+        return torch.tensor(rows, dtype=dtype, device=device)

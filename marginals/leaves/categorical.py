@@ -10,6 +10,7 @@ from marginals.cells.evidence import Evidence
 from marginals.leaves.family import LeafEvaluation, LeafFamily, check_positive, normal_like
 from marginals.numerics import draw, index_of, log_matmul, select
 from marginals.runtime.backend import QUERY, Backend
+from marginals.runtime.derived import Derived
 
 
 @final
@@ -40,6 +41,7 @@ class CategoricalLeaves(LeafFamily):
         self.logits = nn.Parameter(torch.zeros(len(categories), width, most))
         codes, counts = torch.arange(most), torch.tensor(self.categories)
         self.register_buffer("absent", codes >= counts[:, None], persistent=False)  # (D, C)
+        self._masses = Derived()
         self.start_as_paper()
 
     @property
@@ -61,7 +63,7 @@ class CategoricalLeaves(LeafFamily):
         missing = upper.isnan()
         code = torch.where(missing, 0.0, upper).long()
         known = (code >= 0) & (code < self._counts(cells.columns)) & (code == upper)
-        picked = _pick(log_mass, code.clamp(0, log_mass.shape[-1] - 1))
+        picked = pick(log_mass, code.clamp(0, log_mass.shape[-1] - 1))
         picked = torch.where(known[..., None], picked, -torch.inf)
         return torch.where(missing[..., None], 0.0, picked)
 
@@ -153,9 +155,14 @@ class CategoricalLeaves(LeafFamily):
         return columns * 4 * (width + self.logits.shape[-1])
 
     def _log_mass(self, columns: Sequence[int]) -> Tensor:
-        absent = select(self.absent, columns)[:, None]
-        logits = select(self.logits, columns).masked_fill(absent, -torch.inf)
-        return logits.log_softmax(-1)  # (n, M, C)
+        """Return the log masses of all codes, (n, M, C)."""
+
+        def make() -> Tensor:
+            absent = select(self.absent, columns)[:, None]
+            logits = select(self.logits, columns).masked_fill(absent, -torch.inf)
+            return logits.log_softmax(-1)
+
+        return self._masses.get(tuple(columns), (self.logits,), make)
 
     def _log_sum(
         self, log_mass: Tensor, allowed: Tensor, columns: Sequence[int], host_free: bool = False
@@ -191,10 +198,13 @@ class CategoricalLeaves(LeafFamily):
         return allowed & ~select(self.absent, columns)[:, None]
 
 
-def _pick(log_mass: Tensor, code: Tensor) -> Tensor:
-    """Gather (n, M, C) at codes (n, B) into (n, B, M)."""
-    rows = torch.arange(len(code), device=code.device)[:, None]
-    return log_mass.transpose(1, 2)[rows, code]
+def pick(log_mass: Tensor, code: Tensor) -> Tensor:
+    """Return values (n, M, C) at codes (n, B), (n, B, M)."""
+    columns, width, categories = log_mass.shape
+    start = torch.arange(columns, device=code.device)[:, None] * categories
+    # Picking rows of a matrix makes the gradient add up rows, not single numbers.
+    table = log_mass.transpose(1, 2).reshape(-1, width)
+    return table.index_select(0, (code + start).flatten()).view(columns, -1, width)
 
 
 def with_prior_row(counts: Tensor, absent: Tensor) -> Tensor:

@@ -7,12 +7,12 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from marginals.cells.distinct_cells import DistinctCells, find_distinct
 from marginals.cells.evidence import Evidence
 from marginals.leaves.atoms import AtomLeaves
 from marginals.leaves.categorical import CategoricalLeaves
 from marginals.leaves.family import LeafEvaluation, LeafFamily
 from marginals.leaves.neural import NeuralLeaves
-from marginals.leaves.repeats import find_repeats
 from marginals.leaves.shared import SharedLeaves
 from marginals.numerics import select
 from marginals.runtime.backend import QUERY, Backend
@@ -23,6 +23,9 @@ FAMILIES: dict[str, Callable[..., LeafFamily]] = {
     "categorical": CategoricalLeaves,
     "shared": SharedLeaves,
 }
+
+# Rows from which on it pays to look for repeated intervals.
+_WORTH_SEARCHING = 64
 
 
 @final
@@ -136,6 +139,39 @@ class Leaves(nn.Module):
 
         return self._gather(columns, one)[0]
 
+    def rough_invert(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> Tensor:
+        """Return points (n, B, Q) near the quantiles."""
+
+        def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
+            return [family.rough_invert(log_u[at], log_1mu[at], log_weights[at], own).double()]
+
+        return self._gather(columns, one)[0]
+
+    def bracket(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Return ends (n, B, Q) between which quantiles lie, in float64."""
+
+        def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
+            ends = family.bracket(log_u[at], log_1mu[at], log_weights[at], own)
+            return [end.double() for end in ends]
+
+        low, high = self._gather(columns, one)
+        return low, high
+
+    def tails(
+        self, x: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return CDF, survival function and density of mixtures (n, B, M) at x, (n, Q, B)."""
+
+        def one(family: LeafFamily, own: list[int], at: list[int]) -> list[Tensor]:
+            return list(family.tails(x[at], log_weights[at], own))
+
+        below, above, density = self._gather(columns, one)
+        return below, above, density
+
     def expect(
         self, function: Callable[[Tensor, Sequence[int]], Tensor], columns: Sequence[int]
     ) -> Tensor:
@@ -207,14 +243,31 @@ def _of_family(cells: Evidence, own: list[int], at: list[int]) -> Evidence:
 
 
 def _log_values(family: LeafFamily, cells: Evidence, backend: Backend) -> Tensor:
-    """Return log values (n, B, M), evaluating each distinct interval once if they repeat."""
-    held = [c for c in cells.columns if c in cells.intervals]
-    found = find_repeats(cells.select(held)) if held and not backend.host_free else None
-    if found is None:
+    """Return log values (n, B, M), evaluating each distinct cell once where they repeat."""
+    groups = cells.distinct_cells
+    worth = cells.has_intervals and len(cells) >= _WORTH_SEARCHING
+    if not groups and worth and not (backend.host_free or cells.lower.is_cuda):
+        groups = find_distinct(cells, len(cells) // 2, still=())
+    if not groups:
         return family.log_values(cells, backend)
-    rest = [c for c in cells.columns if c not in cells.intervals]
-    parts = [found.spread(family.log_values(found.cells, backend))]
+    order = [c for group in groups for c in group.columns]
+    parts = [_spread(family, group, cells, backend) for group in groups]
+    rest = [c for c in cells.columns if c not in order]
     if rest:
         parts.append(family.log_values(cells.select(rest), backend))
-    order = [*held, *rest]
+        order += rest
+    if len(parts) == 1 and tuple(order) == cells.columns:
+        return parts[0]
     return select(torch.cat(parts), [order.index(c) for c in cells.columns])
+
+
+def _spread(family: LeafFamily, group: DistinctCells, cells: Evidence, backend: Backend) -> Tensor:
+    """Return log values (n, B, M) of columns by their distinct cells, and their exact cells."""
+    found = group.spread(family.log_values(group.table, backend))
+    if not group.partial:
+        return found
+    inside = group.index >= 0  # (n, B)
+    upper = cells.select(group.columns).upper
+    x = torch.where(inside.T, torch.nan, upper)
+    exact = family.log_values(Evidence(group.columns, x, x), backend)
+    return torch.where(inside[..., None], found, exact)

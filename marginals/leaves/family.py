@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from marginals.cells.evidence import Evidence
-from marginals.numerics import index_of, select
+from marginals.numerics import index_of, logsumexp, select
 from marginals.runtime.backend import QUERY, Backend
 
 
@@ -62,6 +62,41 @@ class LeafFamily(nn.Module, ABC):
         self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
     ) -> Tensor:
         """Return quantiles (n, B, Q) of mixtures of each column's leaves with weights (n, B, M)."""
+
+    def rough_invert(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> Tensor:
+        """Return points (n, B, Q) near the quantiles, at less cost where there is a way."""
+        return self.invert(log_u, log_1mu, log_weights, columns)
+
+    def bracket(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Return ends (n, B, Q) between which quantiles lie; by default the quantiles themselves.
+
+        A family with ends in closed form overrides this.
+        """
+        found = self.invert(log_u, log_1mu, log_weights, columns)
+        return found, found
+
+    def tails(
+        self, x: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return CDF, survival function and density of mixtures, (n, Q, B).
+
+        They underflow far out. A family that needs no logarithms for them overrides this.
+
+        Args:
+            x: points (n, Q, B).
+            log_weights: of the leaves, (n, B, M).
+            columns: the n columns.
+        """
+        found = self.evaluate(x.flatten(1), columns)
+        below, above, density = (
+            logsumexp(log_weights[:, None] + part.unflatten(1, x.shape[1:])).exp()
+            for part in (found.log_cdf, found.log_sf, found.log_density)
+        )
+        return below, above, density
 
     @abstractmethod
     def sample(
@@ -118,6 +153,11 @@ class LeafFamily(nn.Module, ABC):
         return ", ".join(f"{key}={option}" for key, option in self.config().items())
 
 
+def has_exact(lower: Tensor, upper: Tensor, backend: Backend) -> bool:
+    """Return whether some cell with these bounds is exact; true if the host must not look."""
+    return backend.host_free or bool((lower == upper).any())
+
+
 class ContinuousLeaves(LeafFamily):
     """Leaves with a density everywhere: draws are inverted uniforms."""
 
@@ -126,15 +166,18 @@ class ContinuousLeaves(LeafFamily):
     def log_values(self, cells: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
         lower, upper = cells.by_column()
+        missing = upper.isnan()[..., None]
+        at = cells.positions(cells.intervals)
+        low, high = select(lower, at), select(upper, at)
+        if at and len(at) == len(cells.columns) and not has_exact(low, high, backend):
+            return torch.where(missing, 0.0, self.log_interval(low, high, cells.columns))
         value = self.log_density(upper, cells.columns)
-        if cells.has_intervals:
-            at = cells.positions(cells.intervals)
-            low, high = select(lower, at), select(upper, at)
+        if at:
             mass = self.log_interval(low, high, [cells.columns[i] for i in at])
             mass = torch.where((low < high)[..., None], mass, select(value, at))
             every = len(at) == len(cells.columns)
             value = mass if every else value.index_copy(0, index_of(at, value.device), mass)
-        return torch.where(upper.isnan()[..., None], 0.0, value)
+        return torch.where(missing, 0.0, value)
 
     def sample(
         self, components: Tensor, cells: Evidence, generator: torch.Generator | None = None
@@ -157,15 +200,27 @@ class ContinuousLeaves(LeafFamily):
         backend: Backend = QUERY,
     ) -> Tensor:
         """Invert one leaf per cell (n, B) at u, within its bounds."""
+        held = cells.positions(cells.intervals)
+        if 0 < len(held) < len(cells.columns):  # bounds cost more than the inversion
+            rest = [i for i in range(len(cells.columns)) if i not in held]
+
+            def some(at: list[int]) -> Tensor:
+                u, v, chosen = (select(part, at) for part in (log_u, log_1mu, components))
+                own = cells.select([cells.columns[i] for i in at])
+                return self.invert_chosen(u, v, chosen, own, backend)
+
+            order = [*held, *rest]
+            back = sorted(range(len(order)), key=order.__getitem__)
+            return select(torch.cat([some(held), some(rest)]), back)
         lower, upper = cells.by_column()
         exact = lower == upper
-        parts = ((log_u, log_1mu), components, cells.columns, lower.dtype)
+        request = ((log_u, log_1mu), components, cells.columns, lower.dtype)
         if not cells.has_intervals:
-            x = self.quantiles_of_chosen(*parts, backend=backend)
+            x = self.quantiles_of_chosen(*request, backend=backend)
             return torch.where(exact, lower, x)
         free = exact | lower.isnan()
         bounds = torch.where(free, -torch.inf, lower), torch.where(free, torch.inf, upper)
-        x = self.quantiles_of_chosen(*parts, bounds, backend)
+        x = self.quantiles_of_chosen(*request, bounds, backend)
         least = bounds[0].nextafter(torch.full_like(lower, torch.inf))
         return torch.where(exact, lower, x.clamp(least, bounds[1]))
 
@@ -202,10 +257,19 @@ class ContinuousLeaves(LeafFamily):
         """
 
     @abstractmethod
-    def bracket(
+    def bracket_logits(
         self, target: Tensor, log_weights: Tensor, columns: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
         """Bracket, in the columns' units, where mixtures with weights (n, N, M) reach logits."""
+
+    def bracket(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Return ends (n, B, Q) between which quantiles at finite levels lie."""
+        target = (log_u - log_1mu).flatten(1)
+        weights = log_weights.repeat_interleave(log_u.shape[-1], 1)  # (n, B Q, M)
+        low, high = self.bracket_logits(target, weights, columns)
+        return low.reshape(log_u.shape), high.reshape(log_u.shape)
 
 
 def check_positive(**numbers: int) -> None:

@@ -14,9 +14,11 @@ from torch import Tensor, nn
 
 from marginals.leaves.family import location_and_scale, normal_like
 from marginals.leaves.monotone import (
+    Line,
     Network,
     finite,
     inverse_softplus,
+    line_of,
     make_gate,
     make_layer,
     solve,
@@ -31,6 +33,7 @@ from marginals.numerics.normal import (
     log_normal_interval,
     normal_of_logit,
 )
+from marginals.runtime.derived import Derived
 
 Base = Literal["normal", "logistic"]
 
@@ -76,6 +79,7 @@ class LearnedScale(nn.Module):
         # Until `scale_to` sees data, those of a normal column.
         kinks = torch.special.ndtri(_levels(hidden))[:, None].expand(shape)
         self.register_buffer("kinks", kinks.to(self.bias.dtype).clone())
+        self._networks, self._places = Derived(), Derived()
         self.start(noise=0.0)
 
     def forward(self, x: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -84,12 +88,12 @@ class LearnedScale(nn.Module):
         Infinite values stay infinite. NaN becomes the column's location, so that missing cells,
         which are masked elsewhere, have a clean gradient.
         """
-        location, unit = self._units(columns)
+        location, unit, log_unit = self._units(columns)
         flat = x.flatten(1)
         inside = finite((flat - location) / unit).to(self.bias.dtype)
         y, log_slope = value_and_slope(self.network(columns), inside)
         y = torch.where(flat.isinf(), flat.detach().to(y.dtype), y)
-        return y.reshape(x.shape), (log_slope - unit.log().to(y.dtype)).reshape(x.shape)
+        return y.reshape(x.shape), (log_slope - log_unit.to(y.dtype)).reshape(x.shape)
 
     def ends(
         self,
@@ -104,14 +108,14 @@ class LearnedScale(nn.Module):
         numbers, in order. The result has the dtype of the parameters unless another is given.
         """
         dtype = dtype or self.bias.dtype
-        location, unit = self._units(columns)
+        location, unit, _ = self._units(columns)
         real, low_open, high_open = lower < upper, lower.isinf(), upper.isinf()
         start, end, width = (
             finite(t / unit).to(dtype) for t in (lower - location, upper - location, upper - lower)
         )
         closed = real & ~low_open & ~high_open
         low, high, gap = values_and_gap(
-            self.network(columns).to(dtype),
+            self.network(columns, dtype),
             torch.where(real, start, 0.0),
             torch.where(real, end, 1.0),
             torch.where(closed, width, 1.0),
@@ -127,20 +131,51 @@ class LearnedScale(nn.Module):
         The equation is solved in the dtype of `y`.
         """
         flat = y.flatten(1)
-        t = solve(self.network(columns), finite(flat))
-        location, unit = self._units(columns)
+        t = solve(self.network(columns), finite(flat), self._line(columns))
+        location, unit, _ = self._units(columns)
         x = t.double() * unit + location
         return torch.where(flat.isfinite(), x, flat.double()).reshape(y.shape)
+
+    @torch.no_grad()
+    def bracket(self, low: Tensor, high: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return x below g^-1(low) and above g^-1(high) for finite (n, N), in closed form.
+
+        They are float64, like the result of `solve`.
+        """
+        location, unit, _ = self._units(columns)
+        line = self._line(columns)
+        return (
+            line.bracket(low)[0].double() * unit + location,
+            line.bracket(high)[1].double() * unit + location,
+        )
 
     @torch.no_grad()
     def bends(self, columns: Sequence[int]) -> Tensor:
         """Return the values of some columns at which their units bend most, (n, R)."""
         inner, bias = (select(raw, columns, 1) for raw in (self.inner, self.bias))
-        location, unit = self._units(columns)
+        location, unit, _ = self._units(columns)
         return (-bias / F.softplus(inner, _BETA)).T * unit + location
 
-    def network(self, columns: Sequence[int]) -> Network:
-        """Constrain the parameters of some columns, (R, ..., n, 1)."""
+    def state(self) -> tuple[Tensor, ...]:
+        """Return everything that the scale depends on."""
+        return self.inner, self.outer, self.bias, self.gate, self.location, self.unit
+
+    def network(self, columns: Sequence[int], dtype: torch.dtype | None = None) -> Network:
+        """Constrain the parameters of some columns, (R, ..., n, 1), in their dtype or another."""
+        raw = (self.inner, self.outer, self.bias, self.gate)
+
+        def make() -> Network:
+            found = self._constrained(columns)
+            return found if dtype is None else found.to(dtype)
+
+        return self._networks.get((tuple(columns), dtype), raw, make)
+
+    def _line(self, columns: Sequence[int]) -> Line:
+        raw = (self.inner, self.outer, self.bias, self.gate)
+        key = ("line", tuple(columns))
+        return self._networks.get(key, raw, lambda: line_of(self.network(columns)))
+
+    def _constrained(self, columns: Sequence[int]) -> Network:
         inner, outer, bias, gate = (
             select(raw, columns, 1)[..., None]
             for raw in (self.inner, self.outer, self.bias, self.gate)
@@ -171,8 +206,14 @@ class LearnedScale(nn.Module):
         if noise:
             self.gate.add_(noise * normal_like(self.gate, generator))
 
-    def _units(self, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
-        return select(self.location, columns)[:, None], select(self.unit, columns)[:, None]
+    def _units(self, columns: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return location, unit and the log of the unit of some columns, (n, 1) each."""
+
+        def make() -> tuple[Tensor, Tensor, Tensor]:
+            location, unit = (select(x, columns)[:, None] for x in (self.location, self.unit))
+            return location, unit, unit.log()
+
+        return self._places.get(tuple(columns), (self.location, self.unit), make)
 
 
 def _levels(hidden: int) -> Tensor:
@@ -263,16 +304,24 @@ def invert_mixture(
         below, above = logsumexp(weights + below), logsumexp(weights + above)
         return below - above, (density - below - above).exp()
 
-    # Between the quantiles of the components with positive weight, and a margin for rounding.
-    z = quantile(target, base)[..., None]
-    margin = 1e-3 * (1 + z.abs())
-    alive = weights > -torch.inf
-    low = torch.where(alive, centre + spread * (z - margin), torch.inf).amin(-1)
-    high = torch.where(alive, centre + spread * (z + margin), -torch.inf).amax(-1)
+    low, high = bracket_mixture(target, weights, centre, spread, base)
     near = base == "normal" and bool((target.abs() < FARTHEST_PLAIN).all())
     shares = weights.exp()
     y = invert_monotone(plain if near else logit_and_slope, target, low, high, noise=NOISE_OF_SUMS)
     return torch.where(logit.isinf(), logit, y)
+
+
+def bracket_mixture(
+    logit: Tensor, log_weights: Tensor, location: Tensor, scale: Tensor, base: Base
+) -> tuple[Tensor, Tensor]:
+    """Return ends (...) between which mixtures of components (..., M) reach finite logits (...)."""
+    # Between the quantiles of the components with positive weight, and a margin for rounding.
+    z = quantile(logit, base)[..., None]
+    margin = 1e-3 * (1 + z.abs())
+    ruled_out = log_weights == -torch.inf
+    low = (location + scale * (z - margin)).masked_fill(ruled_out, torch.inf).amin(-1)
+    high = (location + scale * (z + margin)).masked_fill(ruled_out, -torch.inf).amax(-1)
+    return low, high
 
 
 def normal_tails(z: Tensor, shares: Tensor, spread: Tensor) -> tuple[Tensor, Tensor, Tensor]:

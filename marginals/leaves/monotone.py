@@ -13,6 +13,9 @@ from torch import Tensor
 
 from marginals.numerics import invert_monotone, log_softplus, x_minus_tanh
 
+# Inputs of a layer for which one operation on all units is faster than one for each unit.
+_FEW_NUMBERS = 1 << 13
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -103,12 +106,31 @@ def values_and_gap(
     return _affine(last, low)[0], _affine(last, high)[0], gap
 
 
-def bracket(network: Network, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Return numbers between which the solution of z(x) = target lies.
+@dataclass(frozen=True)
+class Line:
+    """The line that a network is without its tanh terms, which move it by at most a constant.
 
-    Without its tanh terms the network is a line, and they move it by at most a constant:
-    |z(x) - (slope x + offset)| <= spread.
+    |z(x) - (slope x + offset)| <= spread. Beyond `reach` times the largest float, layers overflow.
     """
+
+    slope: Tensor
+    offset: Tensor
+    spread: Tensor
+    reach: Tensor
+
+    def bracket(self, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return numbers between which the solution of z(x) = target lies."""
+        middle = target - self.offset
+        # A little wider than proven, for the rounding of the bounds themselves.
+        margin = self.spread * 1.001 + 1e-3 * (1 + middle.abs())
+        # A slope that underflows leaves all floats as the bracket, as far as no layer overflows.
+        limit = torch.finfo(target.dtype).max * self.reach
+        low, high = (middle - margin) / self.slope, (middle + margin) / self.slope
+        return low.clamp(-limit, limit), high.clamp(-limit, limit)
+
+
+def line_of(network: Network) -> Line:
+    """Return the line of a network."""
     slope = torch.ones_like(network.layers[0].bias[:1])
     offset, spread = torch.zeros_like(slope), torch.zeros_like(slope)
     growth = torch.ones_like(slope[0])
@@ -119,19 +141,19 @@ def bracket(network: Network, target: Tensor) -> tuple[Tensor, Tensor]:
         spread = _mix(layer.weight, spread)
         if i < len(network.gates):
             spread = spread + network.gates[i][0].abs()
-    middle = target - offset[0]
-    # A little wider than proven, for the rounding of the bounds themselves.
-    margin = spread[0] * 1.001 + 1e-3 * (1 + middle.abs())
-    # A slope that underflows leaves all floats as the bracket, as far as no layer overflows.
-    limit = torch.finfo(target.dtype).max / 4 / growth
-    low, high = (middle - margin) / slope[0], (middle + margin) / slope[0]
-    return low.clamp(-limit, limit), high.clamp(-limit, limit)
+    return Line(slope[0], offset[0], spread[0], 0.25 / growth)
 
 
-def solve(network: Network, target: Tensor) -> Tensor:
+def bracket(network: Network, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Return numbers between which the solution of z(x) = target lies."""
+    return line_of(network).bracket(target)
+
+
+def solve(network: Network, target: Tensor, line: Line | None = None) -> Tensor:
     """Return where the network reaches `target`, in the dtype of `target`.
 
-    A wider dtype than the network's costs little: the solution in the narrow one is refined.
+    A wider dtype than the network's costs little: the solution in the narrow one is refined. The
+    line of the network is computed if it is not given.
     """
     own = network.layers[0].weight.dtype
 
@@ -140,7 +162,8 @@ def solve(network: Network, target: Tensor) -> Tensor:
         return z, log_slope.exp()
 
     narrow = target.to(own)
-    x = invert_monotone(z_and_slope, narrow, *bracket(network, narrow))
+    ends = (line or line_of(network)).bracket(narrow)
+    x = invert_monotone(z_and_slope, narrow, *ends)
     if target.dtype == own:
         return x
     return refined(network.to(target.dtype), target, x.to(target.dtype))
@@ -160,6 +183,8 @@ def refined(network: Network, target: Tensor, x: Tensor) -> Tensor:
 
 def finite(x: Tensor) -> Tensor:
     """Replace NaN and infinities by 0: their cells are set elsewhere, with a clean gradient."""
+    if not torch.is_grad_enabled():
+        return x.nan_to_num(0.0, 0.0, 0.0)
     return torch.where(x.isfinite(), x, 0.0)
 
 
@@ -178,6 +203,10 @@ def _affine(layer: Layer, x: Tensor) -> Tensor:
 
 def _mix(weight: Tensor, x: Tensor, total: Tensor | None = None) -> Tensor:
     """Sum over the S incoming units one by one: (R, S, ...) and (S, ...) to (R, ...)."""
+    if weight.shape[1] > 1 and not torch.is_grad_enabled() and x.numel() <= _FEW_NUMBERS:
+        # Units last, so that the order of the sum is the same for any number of cells.
+        mixed = (weight * x).movedim(1, -1).contiguous().sum(-1)
+        return mixed if total is None else mixed + total
     # Unbind at once: the gradient of single indices would fill whole arrays.
     for w, unit in zip(weight.unbind(1), x.unbind(0), strict=True):
         total = w * unit if total is None else torch.addcmul(total, w, unit)

@@ -180,7 +180,7 @@ class NeuralLeaves(ContinuousLeaves):
         # In float64: around a large offset float32 has few numbers.
         return (x.double() * scale + location).reshape(log_u.shape)
 
-    def bracket(
+    def bracket_logits(
         self, target: Tensor, log_weights: Tensor, columns: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
         """Bracket, in the columns' units, where mixtures with weights (n, N, M) reach logits."""

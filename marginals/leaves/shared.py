@@ -17,15 +17,21 @@ from marginals.leaves.family import (
 from marginals.leaves.learned_scale import (
     Base,
     LearnedScale,
+    bracket_mixture,
     invert_mixture,
     log_cdf,
     log_density,
     log_interval,
+    normal_tails,
     quantile,
 )
 from marginals.leaves.monotone import inverse_softplus
 from marginals.numerics import log_softplus, logit_of_interval, normal_cdf, select
 from marginals.runtime.backend import QUERY, Backend
+from marginals.runtime.derived import Derived
+
+# Nodes of quadrature that are kept from query to query.
+_MOST_KEPT = 1 << 15
 
 
 @final
@@ -68,6 +74,7 @@ class SharedLeaves(ContinuousLeaves):
         self.learned = LearnedScale(columns, hidden)
         self.centres = nn.Parameter(torch.zeros(columns, width))
         self.spreads = nn.Parameter(torch.zeros(columns, width))
+        self._scales, self._kept_nodes = Derived(), Derived()
         self.start_as_paper()
 
     @property
@@ -98,10 +105,18 @@ class SharedLeaves(ContinuousLeaves):
 
     def log_scales(self, columns: Sequence[int]) -> Tensor:
         """Return the logarithms of the components' scales s on the learned scale, (n, M)."""
-        free = log_softplus(select(self.spreads, columns))
-        if self.min_scale == 0:
-            return free
-        return torch.logaddexp(free, torch.full_like(free, math.log(self.min_scale)))
+        return self._log_and_scales(columns)[0]
+
+    def _log_and_scales(self, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return the scales s, also their logarithms first, (n, M) each."""
+
+        def make() -> tuple[Tensor, Tensor]:
+            free = log_softplus(select(self.spreads, columns))
+            if self.min_scale:
+                free = torch.logaddexp(free, torch.full_like(free, math.log(self.min_scale)))
+            return free, free.exp()
+
+        return self._scales.get(tuple(columns), (self.spreads,), make)
 
     # Values -----------------------------------------------------------------------------------
 
@@ -123,20 +138,37 @@ class SharedLeaves(ContinuousLeaves):
 
     def log_interval(self, lower: Tensor, upper: Tensor, columns: Sequence[int]) -> Tensor:
         """Return log(phi(upper) - phi(lower)) for bounds (n, B), (n, B, M)."""
+        return self.log_interval_about(lower, upper, columns, *self._components(columns))
+
+    def log_interval_about(
+        self, lower: Tensor, upper: Tensor, columns: Sequence[int], location: Tensor, spread: Tensor
+    ) -> Tensor:
+        """Return log probabilities of bounds (n, B) under other components (n, B, M), (n, B, M).
+
+        Location and spread (n, B or 1, M) are those of the components on the learned scale.
+        """
+        if lower.is_cpu and not torch.is_grad_enabled():
+            # A half-line has one end to evaluate.
+            for sign, open_, end in (
+                (-1, upper == torch.inf, lower),
+                (1, lower == -torch.inf, upper),
+            ):
+                if bool(open_.all()):
+                    y, _ = self.scale(end, columns)
+                    return log_cdf(sign * standardise(y[..., None], location, spread), self.base)
         low, high, gap = (end[..., None] for end in self.learned.ends(lower, upper, columns))
-        location, spread = self._components(columns)
         return _interval(low, high, gap, location, spread, self.base)[2]
 
     def _standard(self, x: Tensor, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return z and log z' at `x` (n, B), each (n, B, M)."""
         y, log_slope = self.scale(x, columns)
-        location, spread = self._components(columns)
-        log_spread = self.log_scales(columns)[:, None]
-        return standardise(y[..., None], location, spread), log_slope[..., None] - log_spread
+        location, (log_spread, spread) = self.locations(columns), self._log_and_scales(columns)
+        z = standardise(y[..., None], location[:, None], spread[:, None])
+        return z, log_slope[..., None] - log_spread[:, None]
 
     def _components(self, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return the locations and scales, each (n, 1, M)."""
-        return self.locations(columns)[:, None], self.log_scales(columns).exp()[:, None]
+        return self.locations(columns)[:, None], self._log_and_scales(columns)[1][:, None]
 
     # Quantiles and draws ----------------------------------------------------------------------
 
@@ -149,16 +181,36 @@ class SharedLeaves(ContinuousLeaves):
         y = invert_mixture(log_u, log_1mu, log_weights, location, log_scale, self.base)
         return self.unscale(y, columns)
 
-    def bracket(
+    @torch.no_grad()
+    def rough_invert(
+        self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> Tensor:
+        """Return points (n, B, Q) near the quantiles: means of the components' quantiles."""
+        z = quantile((log_u - log_1mu).to(self.centres.dtype), self.base)
+        location, spread = (part.mT for part in self._components(columns))  # (n, M, 1)
+        share = log_weights.exp().to(z.dtype)
+        return self.unscale(share @ location + (share @ spread) * z, columns)
+
+    def bracket_logits(
         self, target: Tensor, log_weights: Tensor, columns: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
         """Bracket, in the columns' units, where mixtures with weights (n, N, M) reach logits."""
         location, spread = self._components(columns)
-        y = location + spread * quantile(target.to(location.dtype), self.base)[..., None]
-        alive = log_weights > -torch.inf
-        low = torch.where(alive, y, torch.inf).amin(-1)
-        high = torch.where(alive, y, -torch.inf).amax(-1)
-        return self.unscale(low, columns), self.unscale(high, columns)
+        logit = target.to(location.dtype)
+        ends = bracket_mixture(logit, log_weights, location, spread, self.base)
+        return self.learned.bracket(*ends, columns)
+
+    def tails(
+        self, x: Tensor, log_weights: Tensor, columns: Sequence[int]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return CDF, survival function and density of mixtures (n, B, M) at x, (n, Q, B)."""
+        if self.base != "normal":
+            return super().tails(x, log_weights, columns)
+        y, log_slope = self.scale(x, columns)
+        location, spread = (part[:, None] for part in self._components(columns))
+        z = standardise(y[..., None], location, spread)
+        below, above, density = normal_tails(z, log_weights.exp()[:, None], spread)
+        return below, above, density * log_slope.exp()
 
     @torch.no_grad()
     def expect(self, function: Callable[[Tensor], Tensor], columns: Sequence[int]) -> Tensor:
@@ -170,11 +222,24 @@ class SharedLeaves(ContinuousLeaves):
         of exp(c X) where c X has a standard deviation of 12. If f grows faster than the tail falls,
         the expectation is infinite.
         """
-        location, spread = self._components(columns)
-        z = _nodes(self.base, location)[:, None]  # (T, 1)
-        x = self.unscale(location + spread * z, columns).to(location.dtype)  # (n, T, M)
+        z = _nodes(self.base, self.centres)[:, None]  # (T, 1)
+        x = self._nodes(z, columns)  # (n, T, M)
         terms = function(x) * log_density(z, self.base).exp()
         return integral(terms, z[1] - z[0])
+
+    def _nodes(self, z: Tensor, columns: Sequence[int]) -> Tensor:
+        """Return the x of nodes z (T, 1) for each component, (n, T, M)."""
+
+        def make() -> Tensor:
+            location, spread = self._components(columns)
+            return self.unscale(location + spread * z, columns).to(location.dtype)
+
+        if len(columns) * len(z) * self.size[1] > _MOST_KEPT:
+            return make()
+        learned = self.learned
+        return self._kept_nodes.get(
+            tuple(columns), (*learned.state(), self.centres, self.spreads), make
+        )
 
     def quantiles_of_chosen(
         self,
@@ -188,7 +253,7 @@ class SharedLeaves(ContinuousLeaves):
         """Return quantiles of one leaf per cell (n, B), truncated to bounds (n, B) if given."""
         log_u, log_1mu = (level.to(dtype) for level in levels)
         location = self.locations(columns).gather(1, components).to(dtype)
-        spread = self.log_scales(columns).exp().gather(1, components).to(dtype)
+        spread = self._log_and_scales(columns)[1].gather(1, components).to(dtype)
         logit = log_u - log_1mu
         if bounds is not None:
             ends = self.learned.ends(*bounds, columns, dtype)
@@ -273,6 +338,8 @@ class SharedLeaves(ContinuousLeaves):
 
 def standardise(y: Tensor, location: Tensor, spread: Tensor) -> Tensor:
     """Return (y - location) / spread; an infinite y stays so, and has no gradient."""
+    if not torch.is_grad_enabled():
+        return (y - location) / spread
     inside = torch.where(y.isinf(), 0.0, y)
     return torch.where(y.isinf(), y.detach(), (inside - location) / spread)
 

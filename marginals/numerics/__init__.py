@@ -3,7 +3,7 @@
 from marginals.numerics import factors
 from marginals.numerics.draws import draw, draw_many, draw_rows, spawn
 from marginals.numerics.indices import index_of, select, table_of
-from marginals.numerics.inversion import invert_monotone, narrow_bracket
+from marginals.numerics.inversion import invert_monotone, narrow_brackets
 from marginals.numerics.logspace import (
     log1mexp,
     log_matmul,
@@ -44,7 +44,7 @@ __all__ = [
     "log_softplus",
     "logit_of_interval",
     "logsumexp",
-    "narrow_bracket",
+    "narrow_brackets",
     "normal_cdf",
     "normal_of_logit",
     "normal_quantile",

@@ -113,35 +113,50 @@ def _dense_log_density(
     return (-0.5 * white.square().sum(-1) - log_scale.to(scores.dtype)[:, None]).T
 
 
-def log_density_of_rows(
-    y: Tensor,
-    location: Tensor,
-    log_scale: Tensor,
-    loadings: Tensor,
-    unique: Tensor,
-    *,
-    host_free: bool = False,
-) -> Tensor:
-    r"""Compute :math:`\log N(y; m_k, S_k R_k S_k)` of complete rows y (B, J), (B, K).
+@final
+@dataclass(frozen=True)
+class Whitening:
+    r"""What maps complete rows of J columns to independent standard normals, for K components.
 
-    Location and scale (K, J) of the components are part of the whitening matrix: one product with y
-    serves all components, and its result is the only (B, K, J) tensor.
+    Location and scale of the components are part of the matrix: one product with y serves all
+    components, and its result is the only (B, K, J) tensor.
+
+    Args:
+        matrix: the weights of y and, last, of one more column of ones, (J + 1, K J).
+        log_scale: half of the log determinant of each covariance times 2 pi, (K,).
 
     >>> L = torch.tensor([[[0.6], [0.8]]]); zero = torch.zeros(1, 2)
-    >>> log_density_of_rows(torch.zeros(3, 2), zero, zero, L, 1 - L.square().sum(-1)).shape
+    >>> Whitening.of(zero, zero, L, 1 - L.square().sum(-1)).log_density(torch.zeros(3, 2)).shape
     torch.Size([3, 1])
     """
-    cholesky, inverse = whitening(_covariance(loadings.double(), unique.double()), host_free)
-    width, columns = location.shape
-    matrix = inverse / log_scale.double().exp()[:, None]  # (K, J, J)
-    shift = (matrix @ location.double()[..., None]).squeeze(-1)  # (K, J)
-    # The shift is the weight of one more column, of ones.
-    both = torch.cat([matrix, -shift[..., None]], -1).to(y.dtype).reshape(-1, columns + 1)
-    ones = torch.cat([y, torch.ones_like(y[:, :1])], 1)
-    white = exact_matmul(ones[None], both.mT[None])[0].view(len(y), width, columns)
-    log_det = cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1) + log_scale.double().sum(-1)
-    log_det = log_det + 0.5 * columns * math.log(2 * math.pi)
-    return -0.5 * white.square().sum(-1) - log_det.to(y.dtype)
+
+    matrix: Tensor
+    log_scale: Tensor
+
+    @staticmethod
+    def of(
+        location: Tensor,
+        log_scale: Tensor,
+        loadings: Tensor,
+        unique: Tensor,
+        *,
+        host_free: bool = False,
+    ) -> "Whitening":
+        """Make it from location and log scale (K, J), loadings (K, J, r) and unique (K, J)."""
+        cholesky, inverse = whitening(_covariance(loadings.double(), unique.double()), host_free)
+        columns = location.shape[1]
+        matrix = inverse / log_scale.double().exp()[:, None]  # (K, J, J)
+        shift = (matrix @ location.double()[..., None]).squeeze(-1)  # (K, J)
+        both = torch.cat([matrix, -shift[..., None]], -1).to(location).reshape(-1, columns + 1)
+        log_det = cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1) + log_scale.double().sum(-1)
+        return Whitening(both.mT, (log_det + 0.5 * columns * math.log(2 * math.pi)).to(location))
+
+    def log_density(self, y: Tensor) -> Tensor:
+        r"""Compute :math:`\log N(y; m_k, S_k R_k S_k)` of complete rows y (B, J), (B, K)."""
+        ones = torch.cat([y, torch.ones_like(y[:, :1])], 1)
+        white = exact_matmul(ones[None], self.matrix[None])[0]
+        white = white.view(len(y), len(self.log_scale), -1)
+        return -0.5 * white.square().sum(-1) - self.log_scale
 
 
 def _covariance(loadings: Tensor, unique: Tensor) -> Tensor:

@@ -39,6 +39,8 @@ _PROPOSALS, _RESAMPLED = 16, 1024
 # probabilities, a tenth of the work; the relative error stays below 1e-9.
 _WIDE, _NEAR = 1e-6, 36.0
 _SQRT_HALF = math.sqrt(0.5)
+# Points of a scrambling that are kept from call to call; making them takes milliseconds.
+_MOST_KEPT = 512
 
 
 class Box(NamedTuple):
@@ -99,14 +101,13 @@ def log_box_qmc(
     weights = torch.zeros(()) if log_weights is None else log_weights.detach()
     weights = weights.to(box.lower).expand(shape).reshape(-1, 1)
     box = ordered_boxes(box)[0]
-    engines = [SobolEngine(_drawn(box), scramble=True, seed=s) for s in _seeds(seed)]
-    values = _sobol_sums(box, engines, _FIRST_POINTS)  # (M, R), log sums over points
+    values = _sobol_sums(box, seed, 0, _FIRST_POINTS)  # (M, R), log sums over points
     points, counts = _FIRST_POINTS, torch.full_like(box.lower[:, :1], _FIRST_POINTS)
     while points < max_points:
         rows = _unfinished((values - counts.log() + weights).detach(), members, tolerance)
         if not len(rows):
             break
-        more = _sobol_sums(box.take(rows), engines, points)
+        more = _sobol_sums(box.take(rows), seed, points, points)
         values = values.index_put((rows,), torch.logaddexp(values[rows], more))
         counts = counts.index_put((rows,), 2 * counts[rows])
         points *= 2
@@ -262,6 +263,8 @@ def _uniform(like: Tensor, generator: torch.Generator | None) -> Tensor:
 
 def _over(x: Tensor, scale: Tensor) -> Tensor:
     """Divide; an infinite end stays, and gives the scale no gradient (which would be 0 * inf)."""
+    if not torch.is_grad_enabled():
+        return x / scale
     infinite = x.isinf()
     return torch.where(infinite, x, torch.where(infinite, 0.0, x) / scale)
 
@@ -271,7 +274,7 @@ def _interval_masses(
 ) -> tuple[Tensor, Tensor | None]:
     """Return the log probability of intervals and, for levels u, the quantile inside each."""
     # The end nearer to the centre decides how far out an interval lies.
-    nearer = torch.where(low > 0, low, torch.where(high < 0, high, 0.0))
+    nearer = low.clamp_min(0.0) + high.clamp_max(0.0)
     if not bool(((gap > _WIDE) & (nearer.abs() < _NEAR)).all()):
         return _far_interval(low, high, gap, u)
     mirrored = low + high > 0
@@ -330,23 +333,29 @@ def _drawn(box: Box) -> int:
     return max(1, box.lower.shape[1] - 1)
 
 
-@lru_cache(maxsize=8)
-def _seeds(seed: int) -> list[int]:
-    source = torch.Generator().manual_seed(seed)
-    return torch.randint(1 << 31, (_RANDOMISATIONS,), generator=source, device="cpu").tolist()
-
-
-def _sobol_sums(box: Box, engines: list[SobolEngine], points: int) -> Tensor:
-    """Return the log of the sum over the next points of each engine, (M, R)."""
-    # Sobol points are multiples of 2^-30; half a step keeps them off 0 and 1.
-    u = torch.cat([e.draw(points, dtype=torch.float64) for e in engines]) + 2.0**-31
-    u = u.to(box.lower.device)[None]  # (1, R * N, n - 1)
+def _sobol_sums(box: Box, seed: int, first: int, points: int) -> Tensor:
+    """Return the log of the sums over points `first` and following of each scrambling, (M, R)."""
+    make = _kept_points if points <= _MOST_KEPT else _sobol_points
+    u = make(_drawn(box), seed, first, points).to(box.lower.device)[None]  # (1, R * N, n - 1)
     index = torch.arange(len(box.lower), device=u.device)
     sums = []
     for part in index.split(max(1, _AT_ONCE // u.shape[1])):
         masses = _sequence(box.take(part), u)[1].sum(-1)
-        sums.append(logsumexp(masses.view(len(part), len(engines), points)))
+        sums.append(logsumexp(masses.view(len(part), _RANDOMISATIONS, points)))
     return torch.cat(sums)
+
+
+def _sobol_points(columns: int, seed: int, first: int, points: int) -> Tensor:
+    """Return points `first` and following of all scramblings, (R * N, columns)."""
+    source = torch.Generator().manual_seed(seed)
+    seeds = torch.randint(1 << 31, (_RANDOMISATIONS,), generator=source, device="cpu").tolist()
+    with torch.inference_mode(False):  # they serve training too
+        engines = [SobolEngine(columns, scramble=True, seed=s).fast_forward(first) for s in seeds]
+        # Sobol points are multiples of 2^-30; half a step keeps them off 0 and 1.
+        return torch.cat([e.draw(points, dtype=torch.float64) for e in engines]) + 2.0**-31
+
+
+_kept_points = lru_cache(maxsize=32)(_sobol_points)
 
 
 def _scaled(values: Tensor, top: Tensor) -> Tensor:

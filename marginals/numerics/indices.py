@@ -21,7 +21,8 @@ def index_of(positions: Sequence[int], device: torch.device) -> Tensor:
 
 @lru_cache(maxsize=4096)
 def _index(positions: tuple[int, ...], device: torch.device) -> Tensor:
-    return torch.tensor(positions, dtype=torch.long, device=device)
+    with torch.inference_mode(False):  # it serves training too
+        return torch.tensor(positions, dtype=torch.long, device=device)
 
 
 def table_of(sets: Sequence[Sequence[int]], count: int, device: torch.device) -> Tensor:
@@ -37,7 +38,8 @@ def table_of(sets: Sequence[Sequence[int]], count: int, device: torch.device) ->
 @lru_cache(maxsize=64)
 def _table(sets: frozenset[tuple[int, ...]], count: int, device: torch.device) -> Tensor:
     rows = [[position in own for position in range(count)] for own in sorted(sets)]
-    return torch.tensor(rows, dtype=torch.bool, device=device)
+    with torch.inference_mode(False):
+        return torch.tensor(rows, dtype=torch.bool, device=device)
 
 
 def select(x: Tensor, positions: Sequence[int], dim: int = 0) -> Tensor:

@@ -12,7 +12,10 @@ MAX_ITERATIONS = 2200
 NOISE_OF_SUMS = 64.0
 # Points of a bracket that are evaluated at once, and the most elements for which that pays: few
 # elements take as long as one.
-_SECTIONS, _FEW_ELEMENTS = 17, 1024
+_SECTIONS, FEW_ELEMENTS = 65, 1024
+# Brackets in which the function changes by less are left to Newton's method; others are narrowed
+# a few times, which shrinks them by 1e9.
+_SMALL_CHANGE, _MOST_NARROWINGS = 0.5, 5
 
 
 def invert_monotone(
@@ -21,6 +24,7 @@ def invert_monotone(
     low: Tensor,
     high: Tensor,
     noise: float = 0.0,
+    start: Tensor | None = None,
 ) -> Tensor:
     r"""Solve `function(x) = target` for every element at once.
 
@@ -34,12 +38,13 @@ def invert_monotone(
         low, high: brackets of the solutions, `function(low) <= target <= function(high)`.
         noise: units of rounding that the values may be off by: a residual within them that does not
             shrink any more is good enough.
+        start: the first points, inside the brackets; by default their middles.
 
     >>> target, end = torch.tensor([-8.0, 27.0]), torch.full((2,), 9.0)
     >>> invert_monotone(lambda x: (x**3, 3 * x**2), target, -end, end)
     tensor([-2.,  3.])
     """
-    x = 0.5 * low + 0.5 * high
+    x = 0.5 * low + 0.5 * high if start is None else start
     previous = torch.full_like(target, torch.inf)
     for _ in range(MAX_ITERATIONS):
         value, slope = function(x)
@@ -64,24 +69,47 @@ def invert_monotone(
     )
 
 
-def narrow_bracket(
+def narrow_brackets(
     function: Callable[[Tensor], tuple[Tensor, Tensor]], target: Tensor, low: Tensor, high: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Shrink the brackets of a few solutions by 16 in one evaluation of `function`.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Shrink the brackets of a few solutions until the function hardly changes inside of them.
 
     Args:
         function: as in `invert_monotone`; accepts points with one more leading dim.
         target, low, high: as in `invert_monotone`.
 
     Returns:
-        Brackets; those of more than a thousand elements are left as they are.
+        Brackets, and points inside of them from which Newton's method takes a step or two.
+
+    >>> target, end = torch.tensor([2.0]), torch.tensor([32.0])
+    >>> narrow_brackets(lambda x: (x, torch.ones_like(x)), target, 0 * end, end)[2]
+    tensor([2.])
     """
-    if target.numel() > _FEW_ELEMENTS:
-        return low, high
+    for _ in range(_MOST_NARROWINGS):
+        low, high, at_low, at_high = _narrowed(function, target, low, high)
+        change = at_high[0] - at_low[0]
+        if not bool((change > _SMALL_CHANGE).any()):
+            break
+    share = ((target - at_low[0]) / change).nan_to_num(0.5).clamp(0.0, 1.0).to(low.dtype)
+    width = high - low
+    line = low + width * share
+    # The cubic with the inverse function's values and slopes at both ends, where it stays inside.
+    first, last = ((change / slope).to(low.dtype) for slope in (at_low[1], at_high[1]))
+    bent = 3 * width - 2 * first - last + share * (first + last - 2 * width)
+    curve = low + share * (first + share * bent)
+    return low, high, torch.where((curve > low) & (curve < high), curve, line)
+
+
+def _narrowed(
+    function: Callable[[Tensor], tuple[Tensor, Tensor]], target: Tensor, low: Tensor, high: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Shrink brackets by 64; also return the function's values and slopes at both ends."""
     steps = torch.linspace(0, 1, _SECTIONS, dtype=low.dtype, device=low.device)
     steps = steps.view(-1, *(1,) * low.ndim)
     points = low * (1 - steps) + high * steps  # (T, ...), no overflow
     points[0], points[-1] = low, high
-    below = function(points[1:-1])[0] <= target  # (T - 2, ...)
+    found = torch.stack(function(points))  # (2, T, ...)
+    below = found[0, 1:-1] <= target  # (T - 2, ...)
     place = below.to(torch.int64).sum(0, keepdim=True)
-    return points.gather(0, place)[0], points.gather(0, place + 1)[0]
+    at_low, at_high = (found.gather(1, at.expand(2, *at.shape))[:, 0] for at in (place, place + 1))
+    return points.gather(0, place)[0], points.gather(0, place + 1)[0], at_low, at_high

@@ -22,6 +22,8 @@ def log1mexp(x: Tensor) -> Tensor:
     tensor([-2.3026e+01, -1.9287e-22], dtype=torch.float64)
     """
     near = x > -math.log(2.0)
+    if not torch.is_grad_enabled():
+        return torch.where(near, (-x.expm1()).log(), (-x.exp()).log1p())
     # Each branch sees harmless numbers where the other is chosen: no gradient becomes 0 * inf.
     small = torch.where(near, x, -1.0)
     large = torch.where(near, -1.0, x)
@@ -47,6 +49,8 @@ def logsumexp(x: Tensor, dim: int = -1) -> Tensor:
     >>> logsumexp(torch.full((2,), -torch.inf))
     tensor(-inf)
     """
+    if not torch.is_grad_enabled():
+        return x.logsumexp(dim)
     peak = _finite_peak(x, dim)
     total = torch.exp(x - peak).sum(dim)
     empty = total == 0
@@ -63,11 +67,14 @@ def log_shares(x: Tensor) -> tuple[Tensor, Tensor]:
     >>> log_shares(torch.tensor([-1e6, -1e6]))
     (tensor([-0.6931, -0.6931]), tensor(-999999.3125))
     """
+    even = -math.log(x.shape[-1])
+    if not torch.is_grad_enabled():
+        total = x.logsumexp(-1)
+        return x.log_softmax(-1).masked_fill((total == -torch.inf)[..., None], even), total
     peak = _finite_peak(x, -1)
     centred = x - peak
     total = logsumexp(centred)
     empty = (total == -torch.inf)[..., None]
-    even = -math.log(x.shape[-1])
     return torch.where(empty, even, centred - total[..., None]), total + peak.squeeze(-1)
 
 
@@ -143,7 +150,7 @@ def _exact_entries(values: Tensor, log_weights: Tensor, lost: Tensor) -> Tensor:
 
 def _finite_peak(x: Tensor, dim: int) -> Tensor:
     peak = x.detach().amax(dim, keepdim=True)
-    return torch.where(peak.isfinite(), peak, 0.0)
+    return peak.nan_to_num(0.0, 0.0, 0.0)
 
 
 def sum_of_others(x: Tensor, dim: int) -> Tensor:

@@ -23,6 +23,8 @@ from marginals.numerics.normal import (
 _DROP = 42.0
 # The peak of the integrand and its edges are found to this precision.
 _PRECISION = 1e-3
+# Sections of a search whose solutions are at most that many; others are bisected.
+_SECTIONS, _FEW = 32, 256
 # Equal panels on each side of the peak; each spans 7 e-folds on average.
 _PANELS = 6
 # Panel ends around the point where the second column's interval opens or closes, in units of
@@ -117,7 +119,7 @@ def _panels(box: Box, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor
     peak = _peak(box, low, high)[:, None]
     level = _integrand(box, peak) - _DROP
     outer = torch.stack([low, high], -1)  # (M, 2)
-    ends = _halve(lambda z: _integrand(box, z) < level, outer, peak.expand_as(outer))
+    ends = _turn(lambda z: _integrand(box, z) < level[..., None], outer, peak.expand_as(outer))
     # An end that never falls below the level is the box's own.
     start, end = torch.where(_integrand(box, outer) < level, ends, outer).unbind(-1)
     width = (end - start)[:, None]
@@ -141,27 +143,39 @@ def _within_reach(box: Box, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _peak(box: Box, low: Tensor, high: Tensor) -> Tensor:
-    """Return where the integrand peaks, by bisection on the sign of its slope."""
-    ratio = box.cholesky[:, 1, 0] / box.cholesky[:, 1, 1]
+    """Return where the integrand peaks, (M,), by the sign of its slope."""
+    slope = box.cholesky[:, 1, 0, None]
+    ratio = slope / box.cholesky[:, 1, 1, None]
 
-    def rises(z: Tensor) -> Tensor:
-        e_low, e_high, gap = box.interval(1, box.cholesky[:, 1, 0] * z)
+    def rises(z: Tensor) -> Tensor:  # (M, T)
+        e_low, e_high, gap = box.interval(1, slope * z)
         log_mass = log_normal_interval(e_low, e_high, gap)
         inward = (log_normal_density(e_low) - log_mass).exp()
         outward = (log_normal_density(e_high) - log_mass).exp()
         # The difference is the mean of e in its interval; in a narrow one it cancels.
         return ratio * (inward - outward).fmax(e_low).fmin(e_high) > z
 
-    return _halve(rises, low, high)
+    return _turn(rises, low, high)
 
 
-def _halve(before: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
-    """Return where `before` turns from true (towards `low`) to false (towards `high`)."""
+def _turn(before: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
+    """Return where `before` turns from true (towards `low`) to false (towards `high`), (M, ...).
+
+    Args:
+        before: of points (M, ..., T), T for each solution.
+        low, high: the ends of the search, in either order.
+    """
     widest = float((high - low).abs().max()) if low.numel() else 0.0
-    for _ in range(max(0, math.ceil(math.log2(widest / _PRECISION))) if widest > 0 else 0):
-        middle = 0.5 * low + 0.5 * high
-        first = before(middle)
-        low, high = torch.where(first, middle, low), torch.where(first, high, middle)
+    if not widest > _PRECISION:
+        return low
+    # Many sections take as long as two where the solutions are few: one operation does it.
+    sections = _SECTIONS if low.numel() <= _FEW else 2
+    shares = torch.arange(1, sections, dtype=low.dtype, device=low.device) / sections
+    step = high - low
+    for _ in range(math.ceil(math.log(widest / _PRECISION, sections))):
+        first = before(low[..., None] + step[..., None] * shares)
+        step = step / sections
+        low = low + step * first.sum(-1)
     return low
 
 

@@ -229,7 +229,8 @@ def answer(value: Tensor, *requests: Any) -> Any:
     rows = [x for x in requests if x is not None and not isinstance(x, Mapping)]
     if not rows:
         return value[0].item() if len(value) == 1 else value.numpy()
-    return value if isinstance(rows[0], Tensor) else value.numpy()
+    # A copy: a tensor made for inference would be of no use with gradients.
+    return value.clone() if isinstance(rows[0], Tensor) else value.numpy()
 
 
 def like(x: Any, frame: pd.DataFrame) -> Any:

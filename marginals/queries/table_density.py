@@ -85,7 +85,7 @@ class TableDensity(
         """Return the log probability of an event; see `prob`."""
         density, boxes, known, joint = requests.event(*self._parts(), event, given)
         of, empty, count = boxes.evidence, boxes.empty, len(boxes.empty)
-        with torch.no_grad():
+        with torch.inference_mode():
             if joint:
                 value = _log_values(density, boxes)
                 base = _log_values(density, known).logsumexp(0)
@@ -133,7 +133,7 @@ class TableDensity(
             )
         levels = torch.as_tensor(np.asarray(q, dtype=np.float64))
         density, known = requests.conditioned(density, schema, given, [position])
-        with torch.no_grad():
+        with torch.inference_mode():
             out = density.ppf(levels, position, known)
         shape = levels.shape if requests.is_single(given) else (len(known), *levels.shape)
         values = decode_column(schema, described.name, out.reshape(-1))
@@ -177,7 +177,7 @@ class TableDensity(
             raise ValueError(f"Expected `n` to be a whole number, 0 or more; got {n!r}.")
         density, schema = self._parts()
         density, known = requests.conditioned(density, schema, given)
-        with torch.no_grad():
+        with torch.inference_mode():
             rows = density.sample(int(n), known, seeded(density, seed_of(random_state)))
         frame = requests.with_given(decode(schema, rows.reshape(-1, len(schema))), schema, given)
         if isinstance(given, pd.DataFrame):
@@ -218,7 +218,7 @@ class TableDensity(
         density, known = requests.conditioned(*self._parts(), given, of.columns)
         if given is not None:
             requests.check_rows(len(of), len(known))
-        with torch.no_grad():
+        with torch.inference_mode():
             return density.log_conditional(of, known).double().cpu()
 
     def _log_box(self, x: Any, given: Any, below: bool) -> Any:
@@ -238,7 +238,7 @@ class TableDensity(
             )
         density, known = requests.conditioned(density, schema, given, [position])
         known = density.checked(known)
-        with torch.no_grad():
+        with torch.inference_mode():
             parts = density.map_univariates(
                 lambda part: moments(part, described), known, [position]
             )

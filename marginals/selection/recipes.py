@@ -20,6 +20,8 @@ SECONDS: dict[str, tuple[float, float]] = {
 }
 # Decay of the moving average of weights: better in six of nine comparisons, see docs/likelihood.md.
 _AVERAGING = 0.99
+# Seconds are few, so steps are large: a high rate that falls to zero over most of them.
+_BATCH, _ANNEALING = 1000, 0.6
 # From this many rows on, fine structure such as that of sensors is worth many narrow components.
 _MANY = 8000
 # Rows per component of a mixture fitted by EM.
@@ -99,17 +101,19 @@ def first_recipes(
     if coupled < 2:
         recipes = [tree, wide_tree, neural]
     elif rows < 2000:
+        # Few components with all correlations: which number is best differs by table, and their
+        # mean is better than any. Equal noise makes them comparable.
+        full = [_copula(k, min(coupled - 1, 20), 0, 0.1) for k in (6, 3, 10, 1)]
         # Columns of small tables may be functions of others, which noise would blur.
         sharp = few.fitting(noise=0.005)
-        single = _copula(1, min(3, coupled), common, 0.02)
-        recipes = [few, sharp, tree, single, ranked, many, neural]
+        recipes = [full[0], tree, full[1], full[2], few, full[3], sharp, ranked, many, neural]
     elif rows < _MANY:
         recipes = [few, tree, neural, ranked, wide_tree, many]
     elif mixed and not gpu:
         recipes = [tree, wide_tree, many, neural, few, ranked]
     else:
         recipes = [many, wide_tree, neural, few, ranked, tree]
-    fast = 4 if gpu else 3 if rows < 2000 else 2
+    fast = 4 if gpu or rows < 2000 else 2
     count = {"fast": fast, "balanced": 6 if gpu else 4, "best": len(recipes)}[effort]
     return recipes[:count]
 
@@ -139,15 +143,19 @@ def _quick_recipes(rows: int, coupled: int) -> list[Recipe]:
 
 def _copula(width: int, rank: int, common: int, noise: float) -> Recipe:
     options = {"tensor": "copula", "width": width, "rank": rank, "common": common}
-    return Recipe(options, _training(noise))
+    return Recipe(options, _training(noise, rate=0.03))
 
 
 def _tree(leaves: str, width: int, noise: float) -> Recipe:
-    return Recipe({"tensor": "ht", "leaves": leaves, "width": width}, _training(noise))
+    rate = 0.1 if leaves == "normal" else 0.03
+    return Recipe({"tensor": "ht", "leaves": leaves, "width": width}, _training(noise, rate=rate))
 
 
-def _training(noise: float, steps: int = 100_000) -> dict[str, Any]:
-    return {"noise": noise, "averaging": _AVERAGING, "max_steps": steps}
+def _training(noise: float, steps: int = 100_000, rate: float = 0.01) -> dict[str, Any]:
+    return {
+        **{"noise": noise, "averaging": _AVERAGING, "max_steps": steps},
+        **{"learning_rate": rate, "batch_size": _BATCH, "annealing": _ANNEALING},
+    }
 
 
 def _within(number: int, low: int, high: int) -> int:

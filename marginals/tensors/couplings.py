@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from marginals.numerics import log_normalised
+from marginals.runtime.derived import Derived
 
 
 @final
@@ -41,6 +42,7 @@ class Couplings(nn.Module):
         self.own = nn.Parameter(torch.zeros(width, columns, own))
         self.common = nn.Parameter(torch.zeros(columns, common))
         self.log_scale = nn.Parameter(torch.zeros(width, common))
+        self._weights, self._loadings = Derived(), Derived()
 
     @property
     def size(self) -> tuple[int, int]:
@@ -61,10 +63,14 @@ class Couplings(nn.Module):
 
     def log_weights(self) -> Tensor:
         """Return the log weights of the components, (K,)."""
-        return log_normalised(self.raw, "softmax")
+        return self._weights.get("log", (self.raw,), lambda: log_normalised(self.raw, "softmax"))
 
     def loadings(self) -> tuple[Tensor, Tensor]:
         """Return the loadings L (K, J, r) and the unique variances d (K, J)."""
+        raw = (self.own, self.common, self.log_scale)
+        return self._loadings.get("both", raw, self._make_loadings)
+
+    def _make_loadings(self) -> tuple[Tensor, Tensor]:
         shared = self.log_scale.exp()[:, None] * self.common  # (K, J, common)
         raw = torch.cat([self.own, shared], -1)
         total = 1 + raw.square().sum(-1)

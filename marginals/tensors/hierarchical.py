@@ -21,6 +21,7 @@ from marginals.numerics import (
 )
 from marginals.numerics.logspace import Parametrisation, raw_weights
 from marginals.runtime.backend import QUERY, Backend
+from marginals.runtime.derived import Derived
 from marginals.runtime.kernels import tree_contraction, tree_contraction_cpu
 from marginals.runtime.kernels.tree_levels import Level
 from marginals.structure import Tree
@@ -68,6 +69,7 @@ class HierarchicalTensor(ComponentTensor):
         self.share = nn.Parameter(torch.zeros_like(self.raw)) if mera else None
         self._shifts = (0, 1) if mera else (0,)
         self._rank = {column: i for i, column in enumerate(tree.order)}
+        self._made, self._made_root = Derived(), Derived()
         self._plans: dict[tuple[tuple[int, ...], torch.device], Plan] = {}
         self.start()
 
@@ -131,7 +133,7 @@ class HierarchicalTensor(ComponentTensor):
         """
         pool, ratio = given.log_values, requested
         for level in self._plan(given.columns, pool.device).levels:
-            weights = backend.keep(level, partial(self._log_weights, level.nodes)).to(pool.dtype)
+            weights = self._weights_of(level, backend).to(pool.dtype)
             terms = self._terms(level.gather(pool))  # (n, U, T M)
             peak = terms.detach().amax(-1, keepdim=True)
             terms = terms - torch.where(peak.isfinite(), peak, 0.0)  # only their ratios count
@@ -203,7 +205,7 @@ class HierarchicalTensor(ComponentTensor):
     ) -> tuple[Tensor, list["_Step"]]:
         trace = []
         for level in levels:
-            weights = backend.keep(level, partial(self._log_weights, level.nodes)).to(pool.dtype)
+            weights = self._weights_of(level, backend).to(pool.dtype)
             grid = level.gather(pool)  # (n, p, B, M)
             terms = self._terms(grid)  # (n, B, T M)
             mixed = log_matmul(terms, weights, host_free=backend.host_free)
@@ -238,6 +240,12 @@ class HierarchicalTensor(ComponentTensor):
 
     # Weights ----------------------------------------------------------------------------------
 
+    def _weights_of(self, level: Level, backend: Backend) -> Tensor:
+        """Return the log weights of a level's nodes, kept as far as possible."""
+        raw = (self.raw,) if self.share is None else (self.raw, self.share)
+        make = partial(self._log_weights, level.nodes)
+        return self._made.get(level, raw, lambda: backend.keep(level, make))
+
     def _log_weights(self, nodes: Tensor | slice = slice(None)) -> Tensor:
         """Return the log weights of nodes below the root, all by default, (n, M, T M)."""
         weights = log_normalised(self.raw[nodes], self.parametrisation)
@@ -247,7 +255,9 @@ class HierarchicalTensor(ComponentTensor):
         return torch.cat([weights + F.logsigmoid(share), weights + F.logsigmoid(-share)], dim=-1)
 
     def _log_root(self) -> Tensor:
-        return log_normalised(self.root, self.parametrisation)
+        return self._made_root.get(
+            "root", (self.root,), lambda: log_normalised(self.root, self.parametrisation)
+        )
 
     @torch.no_grad()
     def start(self, weights: Tensor | None = None) -> None:
@@ -282,7 +292,8 @@ class HierarchicalTensor(ComponentTensor):
         if plan is None:
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
-            plan = self._plans[key] = make_plan(self.tree, columns, device, self.mera)
+            with torch.inference_mode(False):  # it serves training too
+                plan = self._plans[key] = make_plan(self.tree, columns, device, self.mera)
         return plan
 
 

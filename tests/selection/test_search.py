@@ -107,7 +107,7 @@ def test_models_are_as_large_as_the_observed_cells_allow() -> None:
 def test_a_search_shows_its_progress(capsys: pytest.CaptureFixture[str]) -> None:
     search(Evidence.exact(rows(80)), effort="fast", progress=True)
     shown = capsys.readouterr().err
-    assert "3 of 3 models" in shown
+    assert "4 of 4 models" in shown
     assert "nats" in shown
     search(Evidence.exact(rows(80)), effort="fast")
     assert capsys.readouterr().err == ""
@@ -172,7 +172,7 @@ def test_members_are_chosen_by_weight() -> None:
 def test_all_cores_mean_as_many_processes() -> None:
     assert process_count(-1, "fast", "cpu") == joblib.effective_n_jobs(-1)
     assert process_count(None, "balanced", "cpu") == joblib.effective_n_jobs(-1)
-    assert process_count(None, "fast", "cpu") == process_count(None, "best", "cuda") == 1
+    assert process_count(None, "quick", "cpu") == process_count(None, "best", "cuda") == 1
     with pytest.raises(ValueError, match="`n_jobs`"):
         search(Evidence.exact(rows(60)), effort="fast", jobs=0)
     with pytest.raises(ValueError, match="`effort` to be one of"):
