@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types unit clean
+BROWSERS := chromium chromium-browser google-chrome
+TSC := $(VENV)/node/node_modules/.bin/tsc
+
+.PHONY: demo test lint types unit browser clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -24,7 +27,18 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-unit: $(STAMP)
+# The explorer's page is tested in a browser, and its types by TypeScript, where both can be had.
+browser: $(STAMP)
+	@for name in $(BROWSERS); do command -v $$name > /dev/null && exit 0; done; \
+	if command -v apt-get > /dev/null && [ "$$(id -u)" = 0 ]; then \
+	  (apt-get update -qq && apt-get install -y -qq chromium) > $(VENV)/browser.log 2>&1 \
+	    || echo "No browser could be installed ($(VENV)/browser.log): its tests are skipped."; \
+	else echo "No browser found: the tests of the explorer's page are skipped."; fi
+	@test -x $(TSC) || { command -v npm > /dev/null && \
+	  npm install --silent --no-audit --no-fund --prefix $(VENV)/node typescript@5 > $(VENV)/node.log 2>&1; } \
+	  || echo "TypeScript could not be installed: the types of the explorer's page are not checked."
+
+unit: $(STAMP) browser
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 clean:

@@ -5,12 +5,14 @@ turns, call by call, so that a change in the machine's speed affects all of them
 processes run all the time, but are stopped while a setting without them is measured.
 """
 
+import json
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -19,6 +21,7 @@ import pandas as pd
 import torch
 
 from marginals import MDMA
+from marginals.explorer.session import Session
 from studies.harness.study import Context, Paper, Record, Records, Settings, Study, check_choice
 from studies.harness.text import shown, table
 
@@ -45,7 +48,26 @@ def _given(name: str, evidence: dict[str, Any], count: int) -> dict[str, Questio
     }
 
 
+@lru_cache(maxsize=1)
+def _session(model: MDMA) -> Session:
+    return Session(model)
+
+
+def _monitors(count: int, exact: bool) -> Question:
+    """Return the request that a drag on the explorer's page sends: all monitors, as JSON."""
+    cells: dict[str, Any] = {}
+    for name, low in (("x0", 0.3), ("x1", 0.0), ("x2", -1.0))[:count]:
+        ends = {"is": "range", "low": low, "high": low + 1.0}
+        cells[name] = {"is": "value", "value": low} if exact else ends
+    return lambda model, _: json.dumps(_session(model).answer("monitors", {"evidence": cells}))
+
+
 QUESTIONS: dict[str, Question] = {
+    "explorer given 1 value": _monitors(1, exact=True),
+    "explorer given 3 values": _monitors(3, exact=True),
+    "explorer given 1 range": _monitors(1, exact=False),
+    "explorer given 2 ranges": _monitors(2, exact=False),
+    "explorer given 3 ranges": _monitors(3, exact=False),
     "prob": lambda model, _: model.prob(EVENT),
     "prob of 3 columns": lambda model, _: model.prob({**EVENT, "x6": (0, 2), "city": "a"}),
     "cdf of 2 columns": lambda model, _: model.cdf({"x5": 1.0, "x6": 0.5}),

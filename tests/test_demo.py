@@ -29,6 +29,9 @@ def test_tour(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "new" / demo.PICTURE
     assert picture.read_bytes()[:4] == b"\x89PNG"
     assert picture.stat().st_size > 20_000
+    assert "marginals explore" in out
+    assert (tmp_path / "new" / demo.MODEL).exists()
+    assert (tmp_path / "new" / demo.ROWS).exists()
 
 
 def test_hidden_cells_are_missing_and_the_others_unchanged(data: demo.Wine) -> None:

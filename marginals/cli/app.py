@@ -16,6 +16,7 @@ from marginals.cli import (
     causal_command,
     check_command,
     dependence_commands,
+    explore_command,
     fit_commands,
     plot_commands,
     table_commands,
@@ -58,7 +59,7 @@ def program(
 
 for part in (
     *(fit_commands, check_command, asking, table_commands, anomalies, dependence_commands),
-    *(causal_command, plot_commands),
+    *(causal_command, plot_commands, explore_command),
 ):
     part.add(app)
 

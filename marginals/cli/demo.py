@@ -31,7 +31,7 @@ MEASURED = [
 ]
 CLASS = "cultivar"
 HIDDEN = 0.15  # share of the training cells
-PICTURE = "wine.png"
+PICTURE, MODEL, ROWS = "wine.png", "wine.mdma", "wine.csv"
 
 
 @final
@@ -89,6 +89,9 @@ def main(folder: str | Path = "demo", max_steps: int | None = None) -> None:
     )
     _head(console, "Picture")
     console.print(escape(draw(model, data.train, Path(folder))), soft_wrap=True)
+    _head(console, "Explore it by hand")
+    for line in explore(model, data.train, Path(folder)):
+        console.print(escape(line), soft_wrap=True)
 
 
 def load(seed: int) -> Wine:
@@ -196,6 +199,16 @@ def draw(model: MDMA, train: pd.DataFrame, folder: Path) -> str:
     figure.savefig(folder / PICTURE, dpi=150)
     plt.close(figure)
     return f"Drew {folder / PICTURE}."
+
+
+def explore(model: MDMA, train: pd.DataFrame, folder: Path) -> Iterable[str]:
+    """Save the model and its table, and say how to open them in the explorer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    saved, rows = folder / MODEL, folder / ROWS
+    model.save(saved)
+    train.to_csv(rows, index=False)
+    yield "Set or brush a column, and every other moves:"
+    yield f"marginals explore {saved} --data {rows}"
 
 
 # Parts ----------------------------------------------------------------------------------------

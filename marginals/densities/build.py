@@ -36,6 +36,8 @@ _MOST_ROWS = 100_000
 _MOST_FLOOR = 0.5
 # A column with atoms is coupled if at least this share of its values is at none.
 _LEAST_SMOOTH = 0.02
+# Share of the rows from which on ranges that hold an atom make steps too slow.
+_MOST_TWICE = 0.5
 # The least unique variance of a lattice column: smaller ones are lost in the digits of float32.
 _LEAST_UNIQUE = 1e-9
 _LEVELS = torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)  # where steps are measured
@@ -199,16 +201,21 @@ def couplable(
     found = {*exact, *(c for c, table in tables.items() if _is_coupled(bare, c, table))}
     # A cell that holds an atom and other values would count twice at each step, unless a table of
     # cells says which of them it is.
-    twice = {c for c in atoms if tables.get(c) is None and _holds_atoms(evidence, c, atoms[c])}
+    twice = {
+        c
+        for c in atoms
+        if tables.get(c) is None and _share_holding(evidence, c, atoms[c]) > _MOST_TWICE
+    }
     return tuple(sorted(found - rare - twice - set(categories)))
 
 
-def _holds_atoms(evidence: Evidence, column: int, points: Sequence[float]) -> bool:
-    """Return whether some range of a column holds one of its atoms."""
+def _share_holding(evidence: Evidence, column: int, points: Sequence[float]) -> float:
+    """Return the share of a column's cells that are ranges and hold one of its atoms."""
     cells = evidence.select([column])
     low, high = cells.lower, cells.upper  # (B, 1)
     at = torch.tensor(points, dtype=low.dtype, device=low.device)
-    return bool(((low < at) & (at <= high) & (low < high)).any())
+    held = ((low < at) & (at <= high) & (low < high)).any(1)
+    return float(held.double().mean())
 
 
 def _atoms(

@@ -212,8 +212,9 @@ class CoupledDensity(LeafDensity):
         known = given.evidence
         parts: list[Univariates] = []
         loose, tied = self._split(asked)
+        values = self._values(known) if self._has_ranges(known) else None
         if loose:
-            outside = self._outside(known, loose, self._values(known))
+            outside = self._outside(known, loose, values or self._values(known))
             parts.append(leaf_mixtures_of(LeafMixtures(self.leaves, loose, outside), given))
         atoms = self.lattices.atoms
         plain = [c for c in tied if c not in atoms.points]
@@ -222,7 +223,7 @@ class CoupledDensity(LeafDensity):
         for c in tied:
             if c in atoms.points:
                 marks = [atoms.marks[c]]
-                outside = self._outside(known, marks, self._values(known))
+                outside = self._outside(known, marks, values or self._values(known))
                 mark = leaf_mixtures_of(LeafMixtures(self.leaves, marks, outside), given)
                 (smooth,) = self._smooth(given.joined(marks[0], len(atoms.points[c])), [c])
                 parts.append(AtomMixtures(atoms.points[c], mark, smooth))
@@ -230,7 +231,9 @@ class CoupledDensity(LeafDensity):
 
     def _smooth(self, given: Settled, asked: Sequence[int]) -> list[Univariates]:
         """Return univariates of coupled columns without their atoms."""
-        found = scaled_mixtures_of(self._given_ranges(given.evidence, asked), given)
+        known = given.evidence
+        values = self._values(known) if self._has_ranges(known) else None
+        found = scaled_mixtures_of(self._given_ranges(known, asked, values), given)
         return on_lattices(found, self.lattices)
 
     def sample_rows(
@@ -415,11 +418,13 @@ class CoupledDensity(LeafDensity):
         low, high = known.lower[:, index], known.upper[:, index]
         return bool(((low < high) & ~((low == -torch.inf) & (high == torch.inf))).any())
 
-    def _given_ranges(self, known: Evidence, asked: Sequence[int]) -> ScaledMixtures:
+    def _given_ranges(
+        self, known: Evidence, asked: Sequence[int], values: _Values | None
+    ) -> ScaledMixtures:
         """Return univariates of coupled columns; given ranges, of columns without evidence."""
-        if not self._has_ranges(known):
+        if values is None:
             return self._scaled(known, asked)
-        log_weights = self._values(known).total() + self.couplings.log_weights()  # (B, K)
+        log_weights = values.total() + self.couplings.log_weights()  # (B, K)
         tied = sorted({*known.columns, *asked} & set(self.coupled))
         index = torch.tensor([tied.index(c) for c in asked], device=log_weights.device)
         found = conditionals_given_ranges(self._gauss.tie(known.select(tied)), log_weights, index)

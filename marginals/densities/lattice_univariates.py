@@ -122,8 +122,8 @@ class LatticeMixtures(Univariates):
         # The first cell whose CDF reaches u or, above the median, beyond which at most 1 - u is
         # left. Levels a rounding error past an end are that end, as for categories.
         error = 8 * torch.finfo(masses.below.dtype).eps
-        up = torch.searchsorted(below[:, 1:].contiguous(), u - error)
-        down = torch.searchsorted(-above[:, 1:].contiguous(), -rest - error)
+        up = torch.searchsorted(below[:, 1:].contiguous(), (u - error).contiguous())
+        down = torch.searchsorted(-above[:, 1:].contiguous(), (-rest - error).contiguous())
         place = torch.where(u < rest, up, down)
         cell = place.clamp(0, masses.cells.shape[1] - 1)
         mass = masses.cells.double().gather(1, cell).exp()

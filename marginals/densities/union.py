@@ -92,7 +92,9 @@ class GivenUnion(Density):
         free = [c for c in range(self.columns) if c not in self.boxes.columns]
         asked = free if columns is None else columns
         self._check_free(asked)
-        return UnionUnivariates(self.base.univariates(self._joint(known), asked), self.log_scale)
+        discrete = [self.categories[c] is not None for c in asked]
+        inner = self.base.univariates(self._joint(known), asked)
+        return UnionUnivariates(inner, self.log_scale, discrete)
 
     def sample_rows(
         self, given: Evidence, draws: int, generator: torch.Generator | None = None
@@ -147,11 +149,12 @@ class UnionUnivariates(Univariates):
     Args:
         inner: the univariates given B K rows, the boxes of a row of evidence one after another.
         log_scale: added to the log values of the boxes, (K,).
+        discrete: for each column, whether it is categorical.
     """
 
-    def __init__(self, inner: Univariates, log_scale: Tensor) -> None:
+    def __init__(self, inner: Univariates, log_scale: Tensor, discrete: Sequence[bool]) -> None:
         self.inner, self.log_scale = inner, log_scale
-        self.columns, self.discrete = inner.columns, inner.discrete
+        self.columns, self.discrete = inner.columns, tuple(discrete)
         own = inner.log_evidence
         joint = own.double().unflatten(0, (-1, len(log_scale)))  # (B, K, n)
         weights, total = log_shares(joint.mT + log_scale)  # (B, n, K), (B, n)
@@ -215,7 +218,9 @@ class UnionUnivariates(Univariates):
             rows = rows.nonzero()[:, 0]
         count = len(self.log_scale)
         every = (rows[:, None] * count + torch.arange(count, device=rows.device)).flatten()
-        return UnionUnivariates(self.inner.take(place, every), self.log_scale)
+        return UnionUnivariates(
+            self.inner.take(place, every), self.log_scale, [self.discrete[place]]
+        )
 
     def _repeated(self, x: Tensor) -> Tensor:
         """Return values (..., B, n) for each box, (..., B K, n)."""

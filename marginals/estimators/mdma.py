@@ -286,6 +286,18 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         options: dict[str, Any] = {"rows": rows, "questions": questions, "progress": progress}
         return check(TableView(*self._parts()), X, **options, random_state=random_state)
 
+    def explore(self, data: Any = None) -> Any:
+        """Return a widget in which evidence on one column moves every other, for notebooks.
+
+        It needs the extra `explore`. `marginals explore model.mdma` shows the same as a page.
+
+        Args:
+            data: rows to show beside the model, a DataFrame.
+        """
+        from marginals.explorer.widget import explore  # loads the front end
+
+        return explore(self, data)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model, its schema, settings and training history to one file."""
         density, schema = self._parts()

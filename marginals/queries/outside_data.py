@@ -8,6 +8,7 @@ import torch
 
 from marginals.cells import Evidence
 from marginals.columns import Schema
+from marginals.columns.schema import Name
 from marginals.densities import Density
 from marginals.densities.univariate_cells import log_tails
 
@@ -24,7 +25,22 @@ class OutsideDataWarning(UserWarning):
 def warn_outside(
     density: Density, schema: Schema, evidence: Evidence, alternatives: bool = False
 ) -> None:
-    """Warn of columns with evidence far outside of the data, once for all rows.
+    """Warn of columns with evidence far outside of the data; see `outside_columns`."""
+    names = [repr(name) for name in outside_columns(density, schema, evidence, alternatives)]
+    if names:
+        warnings.warn(
+            f"The evidence on {', '.join(names)} lies far outside of the data: the model gives "
+            f"values as far out a probability below {_TAIL:g}. The answer is an extrapolation; "
+            "check the values and their units.",
+            OutsideDataWarning,
+            stacklevel=_caller(),
+        )
+
+
+def outside_columns(
+    density: Density, schema: Schema, evidence: Evidence, alternatives: bool = False
+) -> list[Name]:
+    """Return the columns with evidence far outside of the data in some row.
 
     That is a value or interval more than 10 standard deviations from the column's mean (on the
     model's scale, where bounded columns have no end) whose tail, the probability of values as
@@ -41,25 +57,17 @@ def warn_outside(
     far = (cells.lower > _NEAR) | (cells.upper < -_NEAR)  # (B, n)
     far = far.all(0, keepdim=True) if alternatives else far
     if not bool(far.any()):
-        return
+        return []
     columns = [c for c, found in zip(numbers, far.any(0).tolist(), strict=True) if found]
     cells = density.checked(cells.select(columns).rows(slice(None) if alternatives else far.any(1)))
     with torch.no_grad():
         margins = density.univariates(None, columns)
         if len(margins.log_evidence) != 1:  # a view given many rows
-            return
+            return []
         outside = log_tails(margins, cells, density.categories).cpu() < math.log(_TAIL)
     outside &= ~cells.missing().cpu()
     found = outside.all(0) if alternatives else outside.any(0)
-    names = [repr(schema.names[c]) for c, o in zip(columns, found.tolist(), strict=True) if o]
-    if names:
-        warnings.warn(
-            f"The evidence on {', '.join(names)} lies far outside of the data: the model gives "
-            f"values as far out a probability below {_TAIL:g}. The answer is an extrapolation; "
-            "check the values and their units.",
-            OutsideDataWarning,
-            stacklevel=_caller(),
-        )
+    return [schema.names[c] for c, o in zip(columns, found.tolist(), strict=True) if o]
 
 
 def _caller() -> int:

@@ -37,7 +37,7 @@ def python(*arguments: str) -> str:
 def test_every_command_is_there() -> None:
     assert [
         *("fit", "info", "check", "query", "score", "sample", "impute", "anomalies", "mi"),
-        *("independence", "causal", "plot", "demo"),
+        *("independence", "causal", "plot", "demo", "explore"),
     ] == COMMANDS
 
 

@@ -162,3 +162,13 @@ def test_too_many_boxes_are_refused() -> None:
     with pytest.raises(ValueError, match="at most 1,000 boxes; got 1,600"):
         model.mean("c", given={"a": values, "b": values})
     assert np.isfinite(model.mean("c", given={"a": values}))
+
+
+def test_quantiles_of_columns_with_atoms_given_a_union(model: MDMA) -> None:
+    given = {"count": {1, 4}}
+    for level in (0.6, 0.9, 0.99):
+        at = model.ppf(level, "wait", given=given)
+        below = model.prob({"wait": (None, float(at))}, given=given)
+        before = model.prob({"wait": (None, float(at) - 1e-3)}, given=given)
+        assert before < level + 1e-5
+        assert below > level - 1e-5

@@ -1,0 +1,327 @@
+"""The page in a real browser: evidence by mouse and keyboard, and what the page then shows."""
+
+import json
+import re
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from marginals import MDMA
+from marginals.explorer.front_end import one_module, style
+from marginals.explorer.session import Session
+from tests.explorer.conftest import Running, chromium, serving
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+BROWSER = chromium()
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser: install chromium")
+
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+]
+Page = Any
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=BROWSER, args=FLAGS)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser: Any, server: Running) -> Iterator[Page]:
+    """Return a new page; an error in its console fails the test."""
+    context = browser.new_context(viewport={"width": 1200, "height": 800})
+    context.set_default_timeout(15_000)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda m: m.type == "error" and problems.append(m.text))
+    yield page
+    context.close()
+    refused = [p for p in problems if "400 (Bad Request)" not in p]
+    assert not refused
+
+
+def address(server: Running, **state: Any) -> str:
+    return f"{server.address}#{urllib.parse.quote(json.dumps(state))}"
+
+
+def opened(page: Page, server: Running, **state: Any) -> Page:
+    page.goto(address(server, **state))
+    page.wait_for_selector(".mx-grid .mx-line" if "view" not in state else ".mx-head")
+    return page
+
+
+def card(page: Page, name: str) -> Any:
+    return page.locator(f".mx-card[data-id={name}]")
+
+
+def given(page: Page) -> str:
+    return str(page.locator(".mx-chips").inner_text())
+
+
+def settled(page: Page, text: str) -> None:
+    """Wait until the evidence bar holds a text and a probability."""
+    page.wait_for_function(
+        "text => document.querySelector('.mx-chips').innerText.includes(text)"
+        " && document.querySelector('.mx-probability').innerText.includes('=')",
+        arg=text,
+    )
+
+
+def test_numbers_are_pythons(page: Page, server: Running, model: MDMA) -> None:
+    cell = {"is": "value", "value": "large"}
+    opened(page, server, e={"kind": cell})
+    settled(page, "kind = large")
+    share = model.prob({"kind": "large"})
+    assert f"P(evidence) = {share:.4g}" in page.locator(".mx-probability").inner_text()
+    for name in ("size", "weight"):
+        low, middle, high = (
+            f"{q:.4g}".replace("-", "−")
+            for q in model.ppf([0.05, 0.5, 0.95], name, given={"kind": "large"})
+        )
+        text = f"median {middle} · 90 % {low} – {high}"
+        page.wait_for_function(
+            "([name, text]) => document.querySelector(`.mx-card[data-id=${name}] .mx-summary`)"
+            ".textContent === text",
+            arg=[name, text],
+        )
+
+
+def test_evidence_by_mouse(page: Page, server: Running) -> None:
+    opened(page, server)
+    box = card(page, "size").locator(".mx-plot").bounding_box()
+    before = card(page, "weight").locator(".mx-line").get_attribute("d")
+    page.mouse.click(box["x"] + box["width"] * 0.7, box["y"] + box["height"] * 0.4)
+    settled(page, "size = ")
+    assert card(page, "weight").locator(".mx-line").get_attribute("d") != before
+    box = card(page, "price").locator(".mx-plot").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 30)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 32, steps=4)
+    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 32, steps=4)
+    page.mouse.up()
+    settled(page, "≤ price ≤")
+    card(page, "kind").locator("[data-bar='0'] text").first.click()
+    card(page, "kind").locator("[data-bar='1'] text").first.click()
+    settled(page, "kind ∈ {")
+    page.locator(".mx-chips li", has_text="price").get_by_role("button").last.click()
+    page.wait_for_function("() => !document.querySelector('.mx-chips').innerText.includes('price')")
+    page.get_by_role("button", name="Mark kind as unknown").click()
+    page.wait_for_function("() => !document.querySelector('.mx-chips').innerText.includes('kind')")
+
+
+def test_soft_evidence_by_mouse(page: Page, server: Running) -> None:
+    opened(page, server)
+    grip = card(page, "kind").locator("[data-grip='0']")
+    grip.hover()
+    box = grip.bounding_box()
+    page.mouse.move(box["x"] + 3, box["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 40, box["y"] + 5, steps=5)
+    page.mouse.up()
+    settled(page, "kind ~ ")
+    assert "Jeffrey" in card(page, "kind").inner_text()
+
+
+def test_evidence_by_keyboard_and_undo(page: Page, server: Running) -> None:
+    opened(page, server)
+    plot = card(page, "size").locator(".mx-plot")
+    plot.focus()
+    page.keyboard.press("ArrowRight")
+    settled(page, "size = ")
+    first = given(page)
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("t => document.querySelector('.mx-chips').innerText !== t", arg=first)
+    page.keyboard.press("Shift+ArrowRight")
+    settled(page, "≤ size ≤")
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    page.wait_for_function("t => document.querySelector('.mx-chips').innerText === t", arg=first)
+    page.keyboard.press("Control+y")
+    page.wait_for_function("t => document.querySelector('.mx-chips').innerText !== t", arg=first)
+    page.keyboard.press("Escape")
+    page.wait_for_function(
+        "() => document.querySelector('.mx-chips').innerText.includes('No evidence')"
+    )
+    page.keyboard.press("Enter")
+    page.keyboard.type("0.2..1.5")
+    page.keyboard.press("Enter")
+    settled(page, "0.2 ≤ size ≤ 1.5")
+    assert "Given 0.2 ≤ size ≤ 1.5" in page.locator(".mx-live").inner_text()
+    card(page, "kind").locator(".mx-plot").focus()
+    page.keyboard.press("ArrowDown")
+    settled(page, "kind = ")
+    page.keyboard.press("Shift+ArrowDown")
+    page.wait_for_function(
+        "() => document.querySelector('.mx-chips').innerText.match(/kind (∈|=)/)"
+    )
+
+
+def test_impossible_evidence_is_not_applied(page: Page, server: Running) -> None:
+    opened(page, server)
+    card(page, "rain").locator(".mx-plot").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.type("-3")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".mx-toast:not([hidden])")
+    assert "not applied" in page.locator(".mx-toast").inner_text()
+    assert "No evidence" in given(page)
+
+
+def test_the_state_is_in_the_address(page: Page, server: Running) -> None:
+    opened(page, server)
+    card(page, "kind").locator("[data-bar='0'] text").first.click()
+    settled(page, "kind = ")
+    page.get_by_role("combobox", name="Target", exact=True).select_option("weight")
+    page.wait_for_selector(".mx-target-panel .mx-chart")
+    text, there = given(page), page.url
+    page.goto("about:blank")
+    page.goto(there)
+    page.wait_for_selector(".mx-target-panel .mx-chart")
+    settled(page, "kind = ")
+    assert given(page) == text
+    assert "weight" in page.locator(".mx-target-panel h2").inner_text()
+
+
+def test_columns_are_searched_pinned_hidden_and_moved(page: Page, server: Running) -> None:
+    opened(page, server)
+    names = "[...document.querySelectorAll('.mx-grid .mx-card')].map(c => c.dataset.id)"
+    page.get_by_label("Search columns").fill("rai")
+    assert page.evaluate(names) == ["rain"]
+    page.get_by_label("Search columns").fill("")
+    card(page, "sold").hover()
+    page.get_by_role("button", name="Pin sold").click()
+    assert page.evaluate(names)[0] == "sold"
+    card(page, "size").hover()
+    page.get_by_role("button", name="Hide size").click()
+    assert "size" not in page.evaluate(names)
+    page.get_by_role("button", name="Show all").click()
+    assert "size" in page.evaluate(names)
+    card(page, "weight").locator(".mx-plot").focus()
+    page.keyboard.press("Alt+ArrowLeft")
+    assert page.evaluate(names)[:3] == ["sold", "weight", "size"]
+
+
+def test_pairs(page: Page, server: Running) -> None:
+    opened(page, server, view="pairs", pair=["size", "weight"])
+    page.wait_for_selector(".mx-cells path")
+    assert page.locator(".mx-points circle").count() > 100
+    page.get_by_label("Column on the vertical axis").select_option("kind")
+    page.wait_for_function("() => document.querySelectorAll('.mx-cells path').length === 3")
+    page.get_by_label("Column on the horizontal axis").select_option("count")
+    page.wait_for_selector(".mx-cells rect")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as SVG").click()
+    text = saved.value.path().read_text()
+    assert text.startswith("<svg")
+    assert "fill=" in text
+
+
+def test_rows(page: Page, server: Running, session: Session) -> None:
+    opened(page, server, view="rows")
+    page.wait_for_selector(".mx-rows tbody tr")
+    page.get_by_label("A row to paste").fill("size,weight,kind\n0.5,-9,large")
+    page.get_by_role("button", name="Read this row").click()
+    page.wait_for_selector(".mx-surprise[data-id=weight]")
+    page.wait_for_selector(".mx-gap[data-id=price]")
+    page.get_by_role("button", name="Draw", exact=True).click()
+    page.wait_for_selector(".mx-drawn tbody tr")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as CSV").click()
+    lines = saved.value.path().read_text().strip().split("\n")
+    assert lines[0].startswith("size,weight")
+    assert len(lines) == 101
+    page.get_by_role("button", name="Use the row's values as evidence").click()
+    settled(page, "weight = −9")
+
+
+def test_questions_are_copied(page: Page, server: Running, model: MDMA) -> None:
+    opened(page, server, e={"kind": {"is": "value", "value": "large"}}, target="weight")
+    settled(page, "kind")
+    page.locator("[data-copy=query]").click()
+    page.wait_for_function("() => document.querySelector('.mx').dataset.copied")
+    text = page.evaluate("document.querySelector('.mx').dataset.copied")
+    assert text == "Q[0.05, 0.5, 0.95](weight | kind = large)"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_phone_width(browser: Any, server: Running, scheme: str) -> None:
+    context = browser.new_context(
+        viewport={"width": 375, "height": 700}, has_touch=True, color_scheme=scheme
+    )
+    page = opened(context.new_page(), server)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+    box = card(page, "size").locator(".mx-plot").bounding_box()
+    assert box["width"] > 300
+    page.touchscreen.tap(box["x"] + box["width"] * 0.7, box["y"] + 30)
+    settled(page, "size = ")
+    paper = page.evaluate("getComputedStyle(document.querySelector('.mx')).backgroundColor")
+    assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+    context.close()
+
+
+def test_names_for_screen_readers(page: Page, server: Running) -> None:
+    opened(page, server)
+    nameless = page.evaluate(
+        "[...document.querySelectorAll('.mx button, .mx select, .mx input, .mx [tabindex]')]"
+        ".filter(n => !(n.getAttribute('aria-label') || n.innerText?.trim())).length"
+    )
+    assert nameless == 0
+    plot = card(page, "size").locator(".mx-plot")
+    assert plot.get_attribute("role") == "slider"
+    assert re.match(r"median .* 90 %", plot.get_attribute("aria-valuetext"))
+
+
+def test_two_pages_do_not_disturb_each_other(browser: Any, server: Running) -> None:
+    pages = [opened(browser.new_context().new_page(), server) for _ in range(2)]
+    card(pages[0], "kind").locator("[data-bar='0'] text").first.click()
+    settled(pages[0], "kind = ")
+    assert "No evidence" in given(pages[1])
+    card(pages[1], "kind").locator("[data-bar='1'] text").first.click()
+    settled(pages[1], "kind = ")
+    assert given(pages[0]) != given(pages[1])
+    for page in pages:
+        page.context.close()
+
+
+def test_a_killed_server_is_noticed(browser: Any, session: Session) -> None:
+    context = browser.new_context()
+    with serving(session) as running:
+        page = opened(context.new_page(), running)
+    card(page, "kind").locator("[data-bar='0'] text").first.click()
+    page.wait_for_selector(".mx-banner:not([hidden])")
+    assert "does not answer" in page.locator(".mx-banner").inner_text()
+    context.close()
+
+
+def test_the_widgets_module_runs(browser: Any, session: Session) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.expose_function("answered", lambda ask, asked: session.answer(ask, asked))
+    page.set_content(f"<style>{style()}</style><div id='cell'></div>")
+    page.evaluate(
+        """async (text) => {
+          const listeners = [];
+          const model = {
+            on: (_, listener) => listeners.push(listener),
+            send: async ({ask, number, with: content}) => {
+              const answer = await window.answered(ask, content);
+              listeners.forEach((listener) => listener({number, answer}));
+            },
+          };
+          const file = new Blob([text], {type: "text/javascript"});
+          const module = await import(URL.createObjectURL(file));
+          module.default.render({model, el: document.getElementById("cell")});
+        }""",
+        one_module(),
+    )
+    page.wait_for_selector(".mx-grid .mx-line")
+    card(page, "kind").locator("[data-bar='0'] text").first.click()
+    settled(page, "kind = ")
+    context.close()
