@@ -90,8 +90,8 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 # Public packages below the top: classes that methods return, and functions for experts.
 _PACKAGES = (
-    *("causal", "cells", "checking", "columns", "densities", "language", "leaves", "plotting"),
-    *("queries", "structure", "synthesis", "training"),
+    *("causal", "cells", "checking", "columns", "densities", "engines", "language", "leaves"),
+    *("plotting", "queries", "structure", "synthesis", "training"),
 )
 
 

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "marginals"
 LAYERS = [
     *("numerics", "runtime", "structure", "cells", "leaves", "tensors", "densities", "io"),
     *("training", "selection", "columns", "language", "queries", "synthesis", "plotting"),
-    *("checking", "estimators", "causal", "cli"),
+    *("checking", "estimators", "causal", "engines", "sql", "cli"),
 ]
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
