@@ -123,7 +123,7 @@ class ArrowFunction:
                 f"Expected {self.model!r} to hold a model of a table; got a bare "
                 f"{type(model).__name__}. Fit it with `marginals fit`, or save a `marginals.MDMA`."
             )
-        view = TableView(*model._parts(), model._kind())
+        view = TableView(*model._parts(), model._kind(), model._row_count())
         return view if self.handle_unknown is None else view.reading(self.handle_unknown)
 
     def __getstate__(self) -> dict[str, Any]:

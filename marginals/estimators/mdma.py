@@ -89,6 +89,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         result_: the training history, on the model's scale. For a mixture it is that of the member
             with the largest weight, except for `best_loss` and `seconds`.
         members_: for a mixture, the options, weight, score and cost of each model fitted.
+        rows_: the number of rows fitted.
 
     >>> frame = pd.DataFrame({"age": [30, 40, 50, 60] * 10, "city": list("abab") * 10})
     >>> model = MDMA(width=4, max_steps=20, random_state=0).fit(frame)
@@ -100,6 +101,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
     schema_: Schema
     result_: FitResult
     members_: list[dict[str, Any]]
+    rows_: int
 
     def __init__(
         self,
@@ -196,7 +198,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
             )
         self.module_, self.result_ = found.model, found.result
         self.members_, self.schema_ = list(found.members), schema
-        self._training = data
+        self._training, self.rows_ = data, len(frame)
         self._fitted_kind = "tensor" if isinstance(X, Tensor) else "array"
         if isinstance(X, pd.DataFrame):
             self._fitted_kind = "frame"
@@ -295,6 +297,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
             "result": dataclasses.asdict(self.result_),
             "members": self.members_,
             "kind": self._fitted_kind,
+            "rows": self.rows_,
         }
         save(density, path, extra=extra)
 
@@ -304,6 +307,9 @@ class MDMA(DensityMixin, TableDensity, TableInput):
 
     def _kind(self) -> str:
         return self._fitted_kind
+
+    def _row_count(self) -> int | None:
+        return self.rows_
 
     def _fitted_rows(self) -> Evidence | None:
         return getattr(self, "_training", None)
@@ -324,7 +330,7 @@ def restore(density: Density, schema: Schema, extra: Mapping[str, Any]) -> MDMA:
     history = tuple(Record(**record) for record in extra["result"]["history"])
     model.result_ = FitResult(**{**extra["result"], "history": history})
     model.members_ = list(extra["members"])
-    model._fitted_kind = extra["kind"]
+    model._fitted_kind, model.rows_ = extra["kind"], int(extra["rows"])
     model._name_features(model.schema_.names)
     return model
 
