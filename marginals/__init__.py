@@ -91,7 +91,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 # Public packages below the top: classes that methods return, and functions for experts.
 _PACKAGES = (
     *("causal", "cells", "checking", "columns", "densities", "engines", "language", "leaves"),
-    *("plotting", "queries", "structure", "synthesis", "training"),
+    *("plotting", "queries", "sql", "structure", "synthesis", "training"),
 )
 
 

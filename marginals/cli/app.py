@@ -18,6 +18,7 @@ from marginals.cli import (
     dependence_commands,
     fit_commands,
     plot_commands,
+    sql_command,
     table_commands,
 )
 from marginals.cli.command import INTERRUPTED
@@ -58,7 +59,7 @@ def program(
 
 for part in (
     *(fit_commands, check_command, asking, table_commands, anomalies, dependence_commands),
-    *(causal_command, plot_commands),
+    *(causal_command, sql_command, plot_commands),
 ):
     part.add(app)
 

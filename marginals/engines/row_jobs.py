@@ -14,10 +14,8 @@ import torch
 
 from marginals.columns import Categorical, Column, Integer, Schema, decode
 from marginals.columns.table_coercion import as_frame
+from marginals.engines.row_queries import query_probability, read_query
 from marginals.io.stored_rows import Edit, StoredRows
-from marginals.language import parse, to_evidence
-from marginals.language.conditions import to_cells
-from marginals.language.query_tree import Query
 from marginals.queries.imputation import Imputation, check_level
 from marginals.queries.table_density import TableView
 
@@ -240,7 +238,7 @@ class Probability:
     probability given Oslo and the row's age.
 
     Args:
-        query: such as "P(income > 50000)".
+        query: such as "P(income > 50000)", or "income > 50000".
         given: the columns of the table that are evidence; by default all that the query leaves.
         keep: columns to copy.
     """
@@ -257,30 +255,14 @@ class Probability:
 
     def on(self, model: TableView) -> Work:
         """Return the job as a function of rows."""
-        probability = row_probability(model, self.query, self.given)
+        query = read_query(model, self.query)
 
         def work(rows: StoredRows, frame: pd.DataFrame, seed: int) -> Iterator[Rows]:
-            yield _with(rows, self.keep, {"probability": probability(frame)})
+            chosen = [n for n in frame.columns if self.given is None or str(n) in self.given]
+            found = query_probability(model, query, frame[chosen])
+            yield _with(rows, self.keep, {"probability": found})
 
         return work
-
-
-def row_probability(
-    model: TableView, text: str, given: Sequence[str] | None = None
-) -> Callable[[pd.DataFrame], Any]:
-    """Return the probability of an event as a function of rows of evidence; see `Probability`."""
-    query = parse(text)
-    event, fixed = _event(model, query)
-    table = model.condition(fixed) if fixed else model
-    named = {*event, *fixed}
-
-    def probability(frame: pd.DataFrame) -> Any:
-        chosen = [n for n in frame.columns if n not in named and (given is None or str(n) in given)]
-        if not chosen:
-            return np.full(len(frame), float(table.prob(event)))
-        return _floats(table.prob(event, given=frame[chosen]))
-
-    return probability
 
 
 @final
@@ -384,21 +366,3 @@ def _typed(schema: Schema, name: Any, cells: pd.Series) -> pd.Series:
 
 def _has_order(column: Column) -> bool:
     return not isinstance(column.kind, Categorical) or column.ordered
-
-
-def _event(model: TableView, query: Query) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """Return the event of a query and its evidence, as dicts of columns."""
-    if query.function != "P":
-        raise ValueError(
-            f"Expected the probability of an event, such as P(age > 40); got {query.text!r}."
-        )
-    schema = model.schema_
-    event = to_cells(query.event, schema, query.text)
-    fixed = to_evidence(query.given, schema, query.text)
-    both = [name for name in event if name in fixed]
-    if both:
-        raise ValueError(
-            f"Expected event and evidence to name different columns; got {both[0]!r} in both of "
-            f"{query.text!r}. Leave it out of one."
-        )
-    return event, fixed
