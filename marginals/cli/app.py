@@ -20,6 +20,7 @@ from marginals.cli import (
     plot_commands,
     sql_command,
     table_commands,
+    update_command,
 )
 from marginals.cli.command import INTERRUPTED
 
@@ -58,8 +59,8 @@ def program(
 
 
 for part in (
-    *(fit_commands, check_command, asking, table_commands, anomalies, dependence_commands),
-    *(causal_command, sql_command, plot_commands),
+    *(fit_commands, update_command, check_command, asking, table_commands, anomalies),
+    *(dependence_commands, causal_command, sql_command, plot_commands),
 ):
     part.add(app)
 

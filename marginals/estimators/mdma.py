@@ -15,7 +15,8 @@ from torch import Tensor
 from marginals.cells import Evidence
 from marginals.columns import Schema, encode, infer
 from marginals.columns.table_coercion import input_frame
-from marginals.densities import Density, build
+from marginals.densities import Density, Mixture, build
+from marginals.estimators.updating import UpdateResult, updated
 from marginals.io.model_files import save
 from marginals.queries import TableDensity, TableView
 from marginals.queries.named_rows import seed_of
@@ -237,6 +238,56 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         """Return the options that are not None."""
         every = {name: getattr(self, name) for name in names}
         return {name: option for name, option in every.items() if option is not None}
+
+    def update(
+        self,
+        X: Any,  # noqa: N803
+        *,
+        weight: float = 1.0,
+        old_rows: float | None = None,
+        max_seconds: float | None = None,
+        max_steps: int | None = None,
+        random_state: Any = 0,
+    ) -> UpdateResult:
+        """Go on from the fitted model with new rows of the same table.
+
+        Training starts from the weights of the model and keeps the best ones on held-out rows, new
+        and old. The old rows are those fitted if the model still holds them; in their place, a
+        model that was loaded uses its own draws. Kinds of columns stay; a category that the model
+        lacks is refused, or read as `handle_unknown` says.
+
+        Args:
+            X: a table with some or all of the columns.
+            weight: the weight of each new row, where an old one has weight 1.
+            old_rows: how many rows the old ones count as; None for as many as were fitted, and 0 to
+                forget them.
+            max_seconds: the most seconds of training.
+            max_steps: the most steps of training.
+            random_state: seed for draws, split and batches.
+
+        Returns:
+            The scores of held-out rows before and after, and the course of the training.
+        """
+        limits = {"max_seconds": max_seconds, "max_steps": max_steps, "progress": self.progress}
+        density, schema = self._parts()
+        self.module_, found = updated(
+            density,
+            schema,
+            X,
+            self._fitted_rows(),
+            old_rows=self.rows_ if old_rows is None else old_rows,
+            new_weight=weight,
+            seed=seed_of(random_state),
+            **{name: limit for name, limit in limits.items() if limit is not None},
+        )
+        self.rows_, self.result_ = self.rows_ + found.rows, found.result
+        if isinstance(self.module_, Mixture):
+            shares = self.module_.log_weights().exp().tolist()
+            kept = [member for member in self.members_ if member["weight"] > 0]
+            for member, share in zip(kept, shares, strict=False):
+                member["weight"] = share
+        self.__dict__.pop("_training", None)  # of the old rows alone
+        return found
 
     def score_samples(self, X: Any) -> Any:  # noqa: N803
         """Return the log density of each row; missing cells are marginalised."""
