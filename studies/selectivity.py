@@ -15,7 +15,7 @@ import pandas as pd
 
 from studies.data.tables import read_table
 from studies.harness.study import Context, Paper, Record, Records, Settings, Study, check_choice
-from studies.harness.text import best_bold, table
+from studies.harness.text import best_bold, shown, table
 from studies.latency import make_table
 from studies.models.cardinalities import (
     ESTIMATORS,
@@ -176,12 +176,12 @@ def tables(records: Records, paper: Paper) -> str:
                 LABELS[e],
                 *(marked[figure][e] for figure in QUANTILES),
                 f"{r['batch_ms']:.3f}",
-                f"{r['alone_ms']:.2f}",
+                shown(r.get("alone_ms"), 2),
                 f"{r['build_s']:.0f}",
             ]
             for e, r in own.items()
         ]
-        head = [name, "50 %", "95 %", "99 %", "max", "ms, in batches", "ms, alone", "build, s"]
+        head = [name, "50 %", "95 %", "99 %", "max", "ms, together", "ms, alone", "build, s"]
         parts.append(table(head, lines))
         parts += [
             f"{r['pairs']:,} random boxes of {name}: {r['not_monotone']} exceed a larger box, "

@@ -6,7 +6,7 @@ import typer
 
 from marginals.cli import options
 from marginals.cli.command import command
-from marginals.cli.models import load_model, table
+from marginals.cli.models import load_model, on_ray, table
 from marginals.cli.output import bar, print_json, print_table, records
 from marginals.cli.table_commands import Keep, run_job
 
@@ -42,6 +42,8 @@ def anomalies(
     output: Output = None,
     keep: Keep = None,
     handle_unknown: options.HandleUnknown = None,
+    engine: options.RunsOn = options.Engine.local,
+    workers: options.Workers = None,
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
@@ -58,9 +60,11 @@ def anomalies(
 
     fitted = load_model(model, handle_unknown and handle_unknown.value)
     if output is not None:
-        job = Anomalies(list(keep or []))
-        run_job("anomalies", fitted, job, data, output, format=format, json=json)
+        job, ray = Anomalies(list(keep or [])), on_ray(model, engine, workers)
+        run_job("anomalies", fitted, job, data, output, on_ray=ray, format=format, json=json)
         return
+    if engine is not options.Engine.local:
+        raise typer.BadParameter("--engine ray writes a folder of Parquet files: name it with -o.")
     detector = anomaly_detector(fitted)
     rows, frame, scores = _lowest(detector, data, top, format)
     cells = detector.blame(frame).reset_index(drop=True)

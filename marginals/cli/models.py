@@ -2,13 +2,40 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from marginals.cli.options import Engine
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from marginals.columns import Schema
     from marginals.io.stored_rows import StoredRows
+
+
+@final
+@dataclass(frozen=True)
+class OnRay:
+    """Where a job runs on Ray.
+
+    Args:
+        model: the address of the model's file.
+        workers: the number of processes; None for one for each core or GPU.
+    """
+
+    model: str
+    workers: int | None
+
+
+def on_ray(model: str, engine: Engine, workers: int | None) -> OnRay | None:
+    """Return how to run on Ray; None for this process."""
+    return OnRay(absolute(model), workers) if engine is Engine.ray else None
+
+
+def absolute(path: str) -> str:
+    """Return a path for processes in other folders; addresses stay as they are."""
+    return path if "://" in path else os.path.abspath(path)
 
 
 def load_model(path: str, handle_unknown: str | None = None) -> Any:

@@ -1,6 +1,7 @@
 """`score`, `sample` and `impute`: tables out, in batches, so that files may be of any size."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -94,6 +95,8 @@ def score(
     output: options.Output = "-",
     keep: Keep = None,
     handle_unknown: options.HandleUnknown = None,
+    engine: options.RunsOn = options.Engine.local,
+    workers: options.Workers = None,
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
@@ -101,7 +104,9 @@ def score(
     from marginals.engines import Score
 
     fitted = load_model(model, handle_unknown and handle_unknown.value)
-    run_job("score", fitted, Score(list(keep or [])), data, output, format=format, json=json)
+    job = Score(list(keep or []))
+    on_ray = models.on_ray(model, engine, workers)
+    run_job("score", fitted, job, data, output, on_ray=on_ray, format=format, json=json)
 
 
 def sample(
@@ -111,6 +116,8 @@ def sample(
     for_each: Rows = None,
     output: options.Output = "-",
     seed: options.Seed = 0,
+    engine: options.RunsOn = options.Engine.local,
+    workers: options.Workers = None,
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
@@ -119,13 +126,21 @@ def sample(
     from marginals.engines.row_jobs import draw_counts, drawn_batch
 
     fitted = load_model(model)
+    on_ray = models.on_ray(model, engine, workers)
     if for_each is not None:
         if given:
             raise typer.BadParameter("Give evidence by --given or by --for-each, not by both.")
-        job = SampleGiven(rows)
-        run_job("sample", fitted, job, for_each, output, seed=seed, format=format, json=json)
+        each: dict[str, Any] = {"seed": seed, "format": format, "json": json, "on_ray": on_ray}
+        run_job("sample", fitted, SampleGiven(rows), for_each, output, **each)
         return
     condition = evidence(fitted, given)
+    if on_ray is not None:
+        from marginals.engines import ray_engine
+
+        ray: dict[str, Any] = {"seed": seed, "workers": on_ray.workers}
+        count = ray_engine.sample(on_ray.model, rows, condition, _folder(output), **ray)
+        _say(count, output, json)
+        return
     with _rows_out(fitted, output, format, json) as append, bar("sample", rows) as advance:
         for batch, count in enumerate(draw_counts(rows, model_columns.ROWS)):
             append(drawn_batch(fitted, count, condition, seed, batch))
@@ -142,6 +157,8 @@ def impute(
     column: Columns = None,
     seed: options.Seed = 0,
     handle_unknown: options.HandleUnknown = None,
+    engine: options.RunsOn = options.Engine.local,
+    workers: options.Workers = None,
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
@@ -159,7 +176,9 @@ def impute(
     job: Job = Impute(method.value, draws, own)
     if method is Fill.interval:
         job = ImputeInterval(level)
-    run_job("impute", fitted, job, data, output, seed=seed, format=format, json=json)
+    own_options: dict[str, Any] = {"seed": seed, "format": format, "json": json}
+    on_ray = models.on_ray(model, engine, workers)
+    run_job("impute", fitted, job, data, output, on_ray=on_ray, **own_options)
 
 
 def run_job(
@@ -170,12 +189,21 @@ def run_job(
     output: str,
     *,
     seed: int = 0,
+    on_ray: models.OnRay | None = None,
     format: str | None = None,
     json: bool = False,
 ) -> None:
     """Run a job over a table and write what comes out."""
     from marginals.engines import ArrowFunction, local_engine
 
+    if on_ray is not None:
+        from marginals.engines import ray_engine
+
+        unknown = model.schema_.columns[0].unknown
+        function = ArrowFunction(on_ray.model, job, handle_unknown=unknown, seed=seed)
+        rows = ray_engine.run(function, data, _folder(output), workers=on_ray.workers)
+        _say(rows, output, json)
+        return
     function = ArrowFunction(model, job, seed=seed)
     with (
         _rows_out(model, output, format, json) as append,
@@ -185,6 +213,20 @@ def run_job(
             for part in parts:
                 append(part)
             advance(count)
+
+
+def _folder(output: str) -> str:
+    """Return the address of the folder that workers write to."""
+    if output == "-" or os.path.isfile(output):
+        raise typer.BadParameter("--engine ray writes a folder of Parquet files: name it with -o.")
+    return models.absolute(output)
+
+
+def _say(rows: int, path: str, json: bool) -> None:
+    if json:
+        print_json({"count": rows, "output": path})
+    else:
+        note(f"Wrote {rows} row{'' if rows == 1 else 's'} to {path}.")
 
 
 def _bar_for(what: str, data: str, format: str | None) -> Any:
@@ -220,7 +262,7 @@ def _rows_out(
         if not inside:
             write = stack.enter_context(tables.writing(path, format, types))
         yield append
-    if json:
-        print_json({"count": rows, **({"rows": parts} if inside else {"output": path})})
-    elif path != "-":
-        note(f"Wrote {rows} row{'' if rows == 1 else 's'} to {path}.")
+    if inside:
+        print_json({"count": rows, "rows": parts})
+    elif json or path != "-":
+        _say(rows, path, json)

@@ -1,16 +1,77 @@
 """Many dicts of cells as rows of evidence, encoded column by column."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
-from marginals.cells.cell import AnyOf, Cell, Exact, Interval, OneOf, contains
+from marginals.cells.cell import AnyOf, Cell, Exact, Interval, OneOf, as_cell, contains
 from marginals.cells.evidence import Evidence
-from marginals.columns.axis import Flags, Floats
-from marginals.columns.encoding import Encoded, Ends, encode_ends
-from marginals.columns.schema import Schema
+from marginals.columns.axis import Flags, Floats, quiet
+from marginals.columns.cell_reading import numbers
+from marginals.columns.dtypes import family
+from marginals.columns.encoding import Encoded, Ends, encode_ends, read_cells
+from marginals.columns.kinds import Categorical
+from marginals.columns.schema import Column, Schema
+
+_WHOLE = 2.0**53  # floats below are exact
+
+
+def read_rows(schema: Schema, rows: Sequence[Mapping[Any, Any]]) -> list[dict[int, Cell]]:
+    """Read many dicts as `read_cells` does, the plain numbers of each column at once.
+
+    Args:
+        schema: of the fitted table.
+        rows: cells by name or position of a column, as users write them.
+    """
+    found: list[dict[int, Cell]] = []
+    waiting: dict[int, list[tuple[int, Exact | Interval]]] = {}
+    for at, row in enumerate(rows):
+        found.append({})
+        for i, (name, value) in zip(schema.positions(row), row.items(), strict=True):
+            cell = as_cell(value, f"column {name!r}")
+            if isinstance(cell, Exact | Interval) and _is_plain(schema.columns[i], cell):
+                waiting.setdefault(i, []).append((at, cell))
+                found[at][i] = cell  # keeps the order
+            else:
+                found[at] |= read_cells(schema, {name: cell})
+    for i, cells in waiting.items():
+        column = schema.columns[i]
+        ends = pd.Series([end for _, cell in cells for end in _ends(cell)], dtype=np.float64)
+        with quiet():
+            values = column.axis.snapped(numbers(column, ends)).reshape(-1, 2).tolist()
+        for (at, cell), (low, high) in zip(cells, values, strict=True):
+            found[at][i] = _with_ends(cell, low, high)
+    return found
+
+
+def _is_plain(column: Column, cell: Exact | Interval) -> bool:
+    """Say whether a cell has ends of plain, finite numbers in the right order."""
+    if isinstance(column.kind, Categorical) or family(column.dtype) != "number":
+        return False
+    low, high = _ends(cell)
+    if not all(isinstance(end, int | float) and not isinstance(end, bool) for end in (low, high)):
+        return False
+    fine = all(math.isnan(end) or abs(end) < _WHOLE for end in (low, high))
+    return fine and not low > high and not (math.isnan(low) and math.isnan(high))
+
+
+def _ends(cell: Exact | Interval) -> tuple[Any, Any]:
+    """Return the ends of a cell, NaN where open."""
+    if isinstance(cell, Exact):
+        return cell.value, cell.value
+    return tuple(math.nan if end is None else end for end in (cell.low, cell.high))  # type: ignore[return-value]
+
+
+def _with_ends(cell: Exact | Interval, low: float, high: float) -> Cell:
+    if isinstance(cell, Exact):
+        return Exact(low)
+    bottom, top = (None if math.isnan(end) else end for end in (low, high))
+    return Interval(bottom, top, cell.low_closed, cell.high_closed)
 
 
 def has_gaps(schema: Schema, cells: Mapping[int, Cell]) -> bool:

@@ -31,6 +31,7 @@ class ArrowFunction:
             for as the model was fitted.
         device: where to put a model that is loaded from a file.
         seed: seed for draws; each batch has its own, by its number.
+        most_rows: the most rows to read, process and write at a time; None for the default.
 
     >>> import pyarrow as pa
     >>> from marginals import MDMA
@@ -51,10 +52,12 @@ class ArrowFunction:
         handle_unknown: str | None = None,
         device: str = "cpu",
         seed: int = 0,
+        most_rows: int | None = None,
     ) -> None:
         self.model: Any = os.fspath(model) if isinstance(model, os.PathLike) else model
         self.job, self.handle_unknown = job, handle_unknown
         self.device, self.seed = device, seed
+        self.most_rows = model_columns.ROWS if most_rows is None else most_rows
         self._loaded: tuple[TableView, Work] | None = None
 
     def __call__(self, batch: Any, number: int = 0, start: int = 0) -> Any:
@@ -91,7 +94,7 @@ class ArrowFunction:
             reading: a context in which cells are read; it may explain errors.
         """
         view, work = self._prepared()
-        most = max(1, model_columns.ROWS // self.job.copies)
+        most = max(1, self.most_rows // self.job.copies)
         for part, first in enumerate(range(0, max(1, len(rows)), most)):
             some = rows if len(rows) <= most else rows.take(range(len(rows))[first : first + most])
             with reading():

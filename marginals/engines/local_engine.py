@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Iterator
 
-from marginals.engines import model_columns
 from marginals.engines.arrow_function import ArrowFunction
 from marginals.engines.row_jobs import Rows
 from marginals.io import tables
@@ -24,6 +23,6 @@ def run(
     wanted = None if present is None else function.columns(present)
     reading = functools.partial(tables.explained, path, tables.format_of(path, format))
     start = 0
-    for number, rows in enumerate(tables.stored(path, model_columns.ROWS, format, wanted)):
+    for number, rows in enumerate(tables.stored(path, function.most_rows, format, wanted)):
         yield len(rows), list(function.rows(rows, number, start, reading))
         start += len(rows)

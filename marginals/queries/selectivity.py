@@ -11,11 +11,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from marginals.cells.cell import Cell
+from marginals.cells.cell import Cell, Interval
 from marginals.cells.evidence import Evidence
 from marginals.columns import Schema
-from marginals.columns.cell_rows import encode_rows, has_gaps
-from marginals.columns.encoding import NoProbabilityError, encode_boxes, has_mass, read_cells
+from marginals.columns.cell_rows import encode_rows, has_gaps, read_rows
+from marginals.columns.encoding import NoProbabilityError, encode_boxes, has_mass
 from marginals.densities import Density, Mixture
 from marginals.densities.coupled import CoupledDensity
 from marginals.language import parse, parse_conditions
@@ -76,7 +76,7 @@ class Selectivity(NamedModel):
                 "Expected `rows`, the number of rows of the table: views do not know it. Give it."
             )
         single = isinstance(query, str | Mapping)
-        events = [_event(schema, each) for each in ([query] if single else query)]
+        events = _events(schema, [query] if single else query)
         with torch.no_grad():
             log_values, error = log_masses(_precise(density), schema, events)
         value = total * log_values.exp().numpy()
@@ -126,20 +126,25 @@ def _precise(density: Density) -> Density:
     return found[1]
 
 
-def _event(schema: Schema, query: Any) -> dict[int, Cell]:
+def _events(schema: Schema, queries: Sequence[Any]) -> list[dict[int, Cell]]:
     """Return conditions as cells of numbers by position; refuse values with only a density."""
+    events = read_rows(schema.reading("error"), [_dict(schema, query) for query in queries])
+    for event in events:
+        for i, cell in event.items():
+            if not isinstance(cell, Interval) and not has_mass(schema.columns[i], cell):
+                raise NoProbabilityError(schema.names[i])
+    return events
+
+
+def _dict(schema: Schema, query: Any) -> Mapping[Any, Any]:
     if isinstance(query, str):
-        query = to_cells(_conditions(query), schema, query)
+        return to_cells(_conditions(query), schema, query)
     if not isinstance(query, Mapping):
         raise TypeError(
             "Expected conditions as text or as a dict of columns, such as {'age': (30, 40)}; got "
             f"{type(query).__name__}."
         )
-    cells = read_cells(schema.reading("error"), query)
-    for i, cell in cells.items():
-        if not has_mass(schema.columns[i], cell):
-            raise NoProbabilityError(schema.names[i])
-    return cells
+    return query
 
 
 def _conditions(text: str) -> Any:

@@ -254,6 +254,8 @@ def latency(estimator: Estimator, queries: Sequence[Conjunction], alone: int) ->
     started = time.perf_counter()
     estimator.estimate(queries)
     together = 1e3 * (time.perf_counter() - started) / len(queries)
+    if isinstance(estimator, PostgreSQL):  # psql itself takes longer to start than to answer
+        return {"batch_ms": round(together, 4)}
     times = []
     for query in queries[:alone]:
         started = time.perf_counter()

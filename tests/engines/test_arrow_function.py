@@ -19,7 +19,6 @@ from marginals.engines import (
     Probability,
     SampleGiven,
     Score,
-    model_columns,
 )
 from tests.engines.conftest import named_table
 
@@ -154,12 +153,9 @@ def test_workers_load_the_file_once(folder: Path, batch: Any, job: Any, model: M
 
 
 @pytest.mark.parametrize("job", [Score(), Impute("draw", draws=2)], ids=["score", "draws"])
-def test_large_batches_are_processed_in_parts(
-    model: MDMA, batch: Any, job: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(model_columns, "ROWS", 100)
+def test_large_batches_are_processed_in_parts(model: MDMA, batch: Any, job: Any) -> None:
     sizes = []
-    function = ArrowFunction(model, job)
+    function = ArrowFunction(model, job, most_rows=100)
     view, work = function._prepared()
     function._loaded = view, lambda rows, *rest: (sizes.append(len(rows)), *work(rows, *rest))[1:]
     found = function(batch)
