@@ -9,6 +9,7 @@ from typing import Any, SupportsFloat, final
 import torch
 from torch import Tensor
 
+from marginals.cells.distinct_cells import DistinctCells, find_distinct
 from marginals.numerics import select
 
 Known = float | int | tuple[float | None, float | None] | set[int] | frozenset[int]
@@ -23,17 +24,17 @@ class Evidence:
     impossible (`lower > upper`); in a categorical column it may also be a set of codes. Build
     evidence with `exact`, `interval` or `of`.
 
-    The last four arguments are facts about all rows. They save work and never change an answer;
-    each method keeps those that stay true, and `with_facts` and `observed` find them.
+    The last five arguments are facts about all rows. They save work and never change an answer;
+    each method keeps those that stay true; `with_facts`, `with_distinct` and `observed` find them.
 
     Args:
         columns: the columns, each once.
         lower, upper: the bounds of the cells, (B, n).
         sets: by column, a mask (B, C) or (1, C) of the allowed categories.
         intervals: no other column holds an interval or an impossible cell.
-        complete: whether every cell is known to be exact.
-        patterns: if not empty, there are no intervals or sets, and the observed columns of each
-            row are one of these sets.
+        exact_columns: columns in which every cell is known to be exact.
+        patterns: if not empty, the observed columns of each row are one of these sets.
+        distinct_cells: columns with few distinct cells, and which of these each row has.
         valid_for: the `categories` of the density that has checked these columns and codes.
 
     >>> Evidence.exact(torch.tensor([[1.0, torch.nan]]))
@@ -45,8 +46,9 @@ class Evidence:
     upper: Tensor
     sets: Mapping[int, Tensor] = field(default_factory=dict)
     intervals: frozenset[int] = frozenset()
-    complete: bool = False
+    exact_columns: frozenset[int] = frozenset()
     patterns: tuple[tuple[int, ...], ...] = ()
+    distinct_cells: tuple[DistinctCells, ...] = ()
     valid_for: tuple[int | None, ...] | None = None
 
     # Building ---------------------------------------------------------------------------------
@@ -149,7 +151,8 @@ class Evidence:
     def rows(self, index: Tensor | slice) -> "Evidence":
         """Return some rows, by a slice, a mask or nonnegative positions."""
         sets = {c: mask if len(mask) == 1 else mask[index] for c, mask in self.sets.items()}
-        return self._with_bounds(lambda bound: _rows(bound, index), sets=sets)
+        coded = tuple(found.rows(index) for found in self.distinct_cells)
+        return self._with_bounds(lambda bound: _rows(bound, index), sets=sets, distinct_cells=coded)
 
     def batches(self, size: int) -> Iterator["Evidence"]:
         """Cut into batches of rows; no rows are one empty batch."""
@@ -221,8 +224,13 @@ class Evidence:
             arranged(self.upper) if intervals else lower,
             {c: mask for c, mask in self.sets.items() if c in chosen},
             intervals,
-            self.complete and known,
+            self.exact_columns.intersection(chosen),
             tuple(tuple(c for c in seen if c in chosen) for seen in self.patterns),
+            tuple(
+                found.select(chosen)
+                for found in self.distinct_cells
+                if set(chosen) & set(found.columns)
+            ),
             self.valid_for if known else None,
         )
 
@@ -237,7 +245,9 @@ class Evidence:
             columns=tuple(names[c] for c in self.columns),
             sets={names[c]: mask for c, mask in self.sets.items()},
             intervals=frozenset(names[c] for c in self.intervals),
+            exact_columns=frozenset(names[c] for c in self.exact_columns),
             patterns=tuple(tuple(names[c] for c in seen) for seen in self.patterns),
+            distinct_cells=tuple(found.renamed(names) for found in self.distinct_cells),
             valid_for=None,
         )
 
@@ -258,7 +268,7 @@ class Evidence:
             torch.cat([first.upper, second.upper], 1) if intervals else lower,
             {**first.sets, **second.sets},
             intervals,
-            first.complete and second.complete,
+            first.exact_columns | second.exact_columns,
             valid_for=first.valid_for if first.valid_for == second.valid_for else None,
         )
 
@@ -279,9 +289,17 @@ class Evidence:
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Evidence":
         """Move to a device."""
         sets = {c: mask.to(device) for c, mask in self.sets.items()}
-        return self._with_bounds(lambda bound: bound.to(device, dtype), sets=sets)
+        coded = tuple(found.to(device, dtype) for found in self.distinct_cells)
+        return self._with_bounds(
+            lambda bound: bound.to(device, dtype), sets=sets, distinct_cells=coded
+        )
 
     # Facts ------------------------------------------------------------------------------------
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell is known to be exact."""
+        return bool(self.columns) and self.exact_columns.issuperset(self.columns)
 
     @property
     def has_intervals(self) -> bool:
@@ -325,9 +343,8 @@ class Evidence:
         rows, counts = len(self), self.lower.isnan().sum(0).tolist()
         gone = {c for c, count in zip(self.columns, counts, strict=True) if count == rows > 0}
         kept = self.select([c for c in self.columns if c not in gone or c in self.sets])
-        gaps = any(0 < count < rows for count in counts)
-        exact = not (gaps or kept.sets or kept.intervals) and bool(kept.columns)
-        return replace(kept, complete=True) if exact else kept
+        full = {c for c, count in zip(self.columns, counts, strict=True) if count == 0}
+        return replace(kept, exact_columns=frozenset(full - {*kept.sets, *kept.intervals}))
 
     def with_facts(self, most_patterns: int = 0) -> "Evidence":
         """Find the facts that hold for all rows, with at most `most_patterns` patterns.
@@ -339,16 +356,26 @@ class Evidence:
         if held:
             held = _named(self.columns, (self.lower != self.upper) & ~self.lower.isnan())
         found = replace(self, intervals=held, upper=self.upper if held else self.lower)
-        if held or self.sets or not self.columns:
+        if not self.columns:
             return found
-        seen = ~self.lower.isnan()
-        if bool(seen.all()):
-            return replace(found, complete=True)
+        gaps = self.lower.isnan()
+        exact = set(self.columns) - _named(self.columns, gaps) - held - set(self.sets)
+        found = replace(found, exact_columns=frozenset(exact))
+        if self.sets or not bool(gaps.any()):
+            return found
+        seen = ~gaps
         patterns = torch.unique(seen, dim=0)
         if len(patterns) > most_patterns:
             return found
         names = [tuple(c for c, s in zip(self.columns, row, strict=True) if s) for row in patterns]
         return replace(found, patterns=tuple(names))
+
+    def with_distinct(self, most: int, still: Container[int]) -> "Evidence":
+        """Find the distinct cells of the columns that have at most `most` of them.
+
+        Exact cells of columns that are not `still` may be changed afterwards.
+        """
+        return replace(self, distinct_cells=find_distinct(self, most, still))
 
     def without_impossible(self) -> "tuple[Evidence, Tensor | None]":
         """Forget impossible cells; return also which rows have one, (B,), or None if none has."""
@@ -360,10 +387,13 @@ class Evidence:
         return self._with_bounds(lambda bound: bound.masked_fill(empty, torch.nan)), empty.any(1)
 
     def _with_bounds(self, change: Callable[[Tensor], Tensor], **rest: Any) -> "Evidence":
-        """Change the bounds, which are the same tensor without intervals, and keep the facts."""
+        """Change the bounds, which are the same tensor without intervals, and keep the facts.
+
+        The distinct cells are of the rows as they were, so the caller must give those that stay.
+        """
         lower = change(self.lower)
         upper = change(self.upper) if self.intervals else lower
-        return replace(self, lower=lower, upper=upper, **rest)
+        return replace(self, **{"lower": lower, "upper": upper, "distinct_cells": (), **rest})
 
 
 def as_evidence(known: Any) -> Evidence:

@@ -254,7 +254,7 @@ class CoupledDensity(LeafDensity):
         dense = len(tied) <= _DENSE_COLUMNS
         if cells.complete and dense:
             return _Values(apart, self._log_complete(cells, backend.host_free), nothing)
-        if 0 < len(cells.patterns) <= _FEW_PATTERNS and dense:
+        if not cells.intervals and 0 < len(cells.patterns) <= _FEW_PATTERNS and dense:
             return _Values(apart, self._log_patterns(cells, backend.host_free), nothing)
         scored = self._tie(cells)
         exact = self._log_exact(scored, backend.host_free)

@@ -93,7 +93,8 @@ def tie(
         limits = torch.finfo(low.dtype)
         low, high = low.clamp(max=limits.max), high.clamp(min=limits.min)
         gap = divided(ends[2][..., None], spread).permute(1, 2, 0)
-    places = [[cells.columns.index(c) for c in known] for known in cells.patterns]
+    seen = () if cells.intervals else cells.patterns
+    places = [[cells.columns.index(c) for c in known] for known in seen]
     return Tied(
         scores=z.permute(1, 2, 0),
         log_slope=slope - widths,

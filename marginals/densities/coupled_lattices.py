@@ -377,8 +377,7 @@ class _Expansion:
         """Return the rows."""
         known = self.evidence
         if not known.intervals:
-            complete = not known.sets and not bool(known.lower.isnan().any())
-            known = replace(known, upper=known.lower, complete=complete)
+            known = replace(known, upper=known.lower).with_facts()
         return Settled(known, self.log_width, self.place, self.rows)
 
 

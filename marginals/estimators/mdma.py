@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -77,9 +78,10 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         handle_unknown: how tables and evidence with categories not seen in training are read:
             "error" refuses them, "missing" counts their cells as not observed. Events and query
             strings always refuse them.
-        max_seconds: the most seconds of training, instead of those of the effort.
+        max_seconds: the most seconds of the fit, instead of those of the effort; a single model
+            counts those of its training.
         validation_fraction: the share of rows held out to validate a single model.
-        n_jobs: processes on a CPU; None for all cores, or one if the effort is "fast".
+        n_jobs: processes on a CPU; None for all cores, or one for few seconds or rows.
         device: "cpu", "cuda" or None for a GPU if there is one.
         progress: show a progress bar; None shows it on a terminal only.
         random_state: seed for initialisation, split and batching.
@@ -171,6 +173,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
             upper: upper ends of cells, if `X` holds lower ends; equal cells are exact.
             validation: held-out rows, instead of a share of `X`.
         """
+        started = time.monotonic()
         frame = input_frame(X)
         top = None if upper is None else input_frame(upper)
         seed = seed_of(self.random_state)
@@ -196,6 +199,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
                 jobs=self.n_jobs,
                 progress=self.progress,
                 seed=seed,
+                started=started,
             )
         self.module_, self.result_ = found.model, found.result
         self.members_, self.schema_ = list(found.members), schema

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from marginals.cells.evidence import Evidence
-from marginals.leaves.categorical import with_prior_row
-from marginals.leaves.family import ContinuousLeaves, LeafEvaluation, LeafFamily
+from marginals.leaves.categorical import pick, with_prior_row
+from marginals.leaves.family import ContinuousLeaves, LeafEvaluation, LeafFamily, has_exact
 from marginals.leaves.neural import NeuralLeaves
 from marginals.leaves.shared import SharedLeaves
 from marginals.numerics import draw, invert_monotone, log_matmul, logsumexp, select
@@ -81,17 +81,20 @@ class AtomLeaves(LeafFamily):
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
         columns = cells.columns
         lower, upper = cells.by_column()
-        density = self.inner.log_values(Evidence(columns, cells.upper, cells.upper), backend)
-        value = self._exact(upper, density, columns, backend.host_free)
+        value = None
+        if has_exact(lower, upper, backend) or not cells.has_intervals:
+            density = self.inner.log_values(Evidence(columns, cells.upper, cells.upper), backend)
+            value = self._exact(upper, density, columns)
         if cells.has_intervals:
             inside = self._within(lower, upper, columns)
             smooth = self._log_mass(columns)[..., -1][:, None]
             smooth = smooth + self.inner.log_interval(lower, upper, columns)
             mass = torch.logaddexp(smooth, self._sum_atoms(inside, columns, backend.host_free))
-            value = torch.where((lower < upper)[..., None], mass, value)
+            value = mass if value is None else torch.where((lower < upper)[..., None], mass, value)
             # The whole line is certain, not a sum that rounds to one.
             everything = (lower == -torch.inf) & (upper == torch.inf)
             value = torch.where(everything[..., None], 0.0, value)
+        assert value is not None
         return torch.where(upper.isnan()[..., None], 0.0, value)
 
     def evaluate(self, x: Tensor, columns: Sequence[int]) -> LeafEvaluation:
@@ -252,17 +255,20 @@ class AtomLeaves(LeafFamily):
     def _sum_atoms(self, chosen: Tensor, columns: Sequence[int], host_free: bool = False) -> Tensor:
         """Sum the masses of the chosen atoms (n, B, A), (n, B, M)."""
         log_mass = self._log_mass(columns)[..., :-1]
+        if not host_free and bool((chosen.sum(-1) <= 1).all()):  # nothing to sum
+            mass = pick(log_mass, chosen.to(torch.uint8).argmax(-1))
+            return torch.where(chosen.any(-1)[..., None], mass, -torch.inf)
         log_mask = torch.where(chosen, 0.0, -torch.inf).to(log_mass.dtype)
         return log_matmul(log_mask, log_mass, host_free=host_free)
 
-    def _exact(
-        self, x: Tensor, log_density: Tensor, columns: Sequence[int], host_free: bool = False
-    ) -> Tensor:
+    def _exact(self, x: Tensor, log_density: Tensor, columns: Sequence[int]) -> Tensor:
         """Return the mass at atoms and the continuous part's share of the density elsewhere."""
         hit = self._points(columns, x) == x[..., None]  # (n, B, A)
-        smooth = self._log_mass(columns)[..., -1][:, None] + log_density
-        mass = self._sum_atoms(hit, columns, host_free)
-        return torch.where(hit.any(-1)[..., None], mass, smooth)
+        any_hit = hit.any(-1)
+        # The continuous part comes after all atoms.
+        which = torch.where(any_hit, hit.to(torch.uint8).argmax(-1), hit.shape[-1])
+        mass = pick(self._log_mass(columns), which)
+        return mass + torch.where(any_hit[..., None], 0.0, log_density)
 
     def _bracket(
         self, target: Tensor, weights: Tensor, columns: Sequence[int]

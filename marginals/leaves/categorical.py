@@ -61,7 +61,7 @@ class CategoricalLeaves(LeafFamily):
         missing = upper.isnan()
         code = torch.where(missing, 0.0, upper).long()
         known = (code >= 0) & (code < self._counts(cells.columns)) & (code == upper)
-        picked = _pick(log_mass, code.clamp(0, log_mass.shape[-1] - 1))
+        picked = pick(log_mass, code.clamp(0, log_mass.shape[-1] - 1))
         picked = torch.where(known[..., None], picked, -torch.inf)
         return torch.where(missing[..., None], 0.0, picked)
 
@@ -191,10 +191,13 @@ class CategoricalLeaves(LeafFamily):
         return allowed & ~select(self.absent, columns)[:, None]
 
 
-def _pick(log_mass: Tensor, code: Tensor) -> Tensor:
-    """Gather (n, M, C) at codes (n, B) into (n, B, M)."""
-    rows = torch.arange(len(code), device=code.device)[:, None]
-    return log_mass.transpose(1, 2)[rows, code]
+def pick(log_mass: Tensor, code: Tensor) -> Tensor:
+    """Return values (n, M, C) at codes (n, B), (n, B, M)."""
+    columns, width, categories = log_mass.shape
+    start = torch.arange(columns, device=code.device)[:, None] * categories
+    # Picking rows of a matrix makes the gradient add up rows, not single numbers.
+    table = log_mass.transpose(1, 2).reshape(-1, width)
+    return table.index_select(0, (code + start).flatten()).view(columns, -1, width)
 
 
 def with_prior_row(counts: Tensor, absent: Tensor) -> Tensor:

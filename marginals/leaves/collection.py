@@ -7,12 +7,12 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from marginals.cells.distinct_cells import DistinctCells, find_distinct
 from marginals.cells.evidence import Evidence
 from marginals.leaves.atoms import AtomLeaves
 from marginals.leaves.categorical import CategoricalLeaves
 from marginals.leaves.family import LeafEvaluation, LeafFamily
 from marginals.leaves.neural import NeuralLeaves
-from marginals.leaves.repeats import find_repeats
 from marginals.leaves.shared import SharedLeaves
 from marginals.numerics import select
 from marginals.runtime.backend import QUERY, Backend
@@ -207,14 +207,30 @@ def _of_family(cells: Evidence, own: list[int], at: list[int]) -> Evidence:
 
 
 def _log_values(family: LeafFamily, cells: Evidence, backend: Backend) -> Tensor:
-    """Return log values (n, B, M), evaluating each distinct interval once if they repeat."""
-    held = [c for c in cells.columns if c in cells.intervals]
-    found = find_repeats(cells.select(held)) if held and not backend.host_free else None
-    if found is None:
+    """Return log values (n, B, M), evaluating each distinct cell once where they repeat."""
+    groups = cells.distinct_cells
+    if not groups and cells.has_intervals and not (backend.host_free or cells.lower.is_cuda):
+        groups = find_distinct(cells, len(cells) // 2, still=())
+    if not groups:
         return family.log_values(cells, backend)
-    rest = [c for c in cells.columns if c not in cells.intervals]
-    parts = [found.spread(family.log_values(found.cells, backend))]
+    order = [c for group in groups for c in group.columns]
+    parts = [_spread(family, group, cells, backend) for group in groups]
+    rest = [c for c in cells.columns if c not in order]
     if rest:
         parts.append(family.log_values(cells.select(rest), backend))
-    order = [*held, *rest]
+        order += rest
+    if len(parts) == 1 and tuple(order) == cells.columns:
+        return parts[0]
     return select(torch.cat(parts), [order.index(c) for c in cells.columns])
+
+
+def _spread(family: LeafFamily, group: DistinctCells, cells: Evidence, backend: Backend) -> Tensor:
+    """Return log values (n, B, M) of columns by their distinct cells, and their exact cells."""
+    found = group.spread(family.log_values(group.table, backend))
+    if not group.partial:
+        return found
+    inside = group.index >= 0  # (n, B)
+    upper = cells.select(group.columns).upper
+    x = torch.where(inside.T, torch.nan, upper)
+    exact = family.log_values(Evidence(group.columns, x, x), backend)
+    return torch.where(inside[..., None], found, exact)

@@ -118,6 +118,11 @@ class LeafFamily(nn.Module, ABC):
         return ", ".join(f"{key}={option}" for key, option in self.config().items())
 
 
+def has_exact(lower: Tensor, upper: Tensor, backend: Backend) -> bool:
+    """Return whether some cell with these bounds is exact; true if the host must not look."""
+    return backend.host_free or bool((lower == upper).any())
+
+
 class ContinuousLeaves(LeafFamily):
     """Leaves with a density everywhere: draws are inverted uniforms."""
 
@@ -126,6 +131,9 @@ class ContinuousLeaves(LeafFamily):
     def log_values(self, cells: Evidence, backend: Backend = QUERY) -> Tensor:
         """Return the log value of each cell under each component, (n, B, M); 0 where missing."""
         lower, upper = cells.by_column()
+        missing = upper.isnan()[..., None]
+        if cells.intervals.issuperset(cells.columns) and not has_exact(lower, upper, backend):
+            return torch.where(missing, 0.0, self.log_interval(lower, upper, cells.columns))
         value = self.log_density(upper, cells.columns)
         if cells.has_intervals:
             at = cells.positions(cells.intervals)
@@ -134,7 +142,7 @@ class ContinuousLeaves(LeafFamily):
             mass = torch.where((low < high)[..., None], mass, select(value, at))
             every = len(at) == len(cells.columns)
             value = mass if every else value.index_copy(0, index_of(at, value.device), mass)
-        return torch.where(upper.isnan()[..., None], 0.0, value)
+        return torch.where(missing, 0.0, value)
 
     def sample(
         self, components: Tensor, cells: Evidence, generator: torch.Generator | None = None

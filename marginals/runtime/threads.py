@@ -63,7 +63,7 @@ _ONE_BLAS_THREAD = SharedSetting(
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Run the torch operations of the calling thread on one thread inside a `with` block.
 
     torch's number of threads belongs to the thread that sets it, so calls in several threads do not
@@ -80,7 +80,7 @@ def _one_thread() -> Iterator[None]:
 
 def threads_for(floats: int) -> AbstractContextManager[None]:
     """Use one torch thread for training steps on few floats, else torch's default number."""
-    return nullcontext() if floats >= _WORTH_THREADS else _one_thread()
+    return nullcontext() if floats >= _WORTH_THREADS else one_thread()
 
 
 def blas_threads_for(floats: int) -> AbstractContextManager[None]:
@@ -113,7 +113,7 @@ def answering() -> Iterator[None]:
         return
     _THREADS_OF[caller] = torch.get_num_threads()
     try:
-        with _one_thread():
+        with one_thread():
             yield
     finally:
         del _THREADS_OF[caller]

@@ -20,6 +20,8 @@ SECONDS: dict[str, tuple[float, float]] = {
 }
 # Decay of the moving average of weights: better in six of nine comparisons, see docs/likelihood.md.
 _AVERAGING = 0.99
+# Seconds are few, so steps are large: a high rate that falls to zero over most of them.
+_BATCH, _ANNEALING = 1000, 0.6
 # From this many rows on, fine structure such as that of sensors is worth many narrow components.
 _MANY = 8000
 # Rows per component of a mixture fitted by EM.
@@ -139,15 +141,19 @@ def _quick_recipes(rows: int, coupled: int) -> list[Recipe]:
 
 def _copula(width: int, rank: int, common: int, noise: float) -> Recipe:
     options = {"tensor": "copula", "width": width, "rank": rank, "common": common}
-    return Recipe(options, _training(noise))
+    return Recipe(options, _training(noise, rate=0.03))
 
 
 def _tree(leaves: str, width: int, noise: float) -> Recipe:
-    return Recipe({"tensor": "ht", "leaves": leaves, "width": width}, _training(noise))
+    rate = 0.1 if leaves == "normal" else 0.03
+    return Recipe({"tensor": "ht", "leaves": leaves, "width": width}, _training(noise, rate=rate))
 
 
-def _training(noise: float, steps: int = 100_000) -> dict[str, Any]:
-    return {"noise": noise, "averaging": _AVERAGING, "max_steps": steps}
+def _training(noise: float, steps: int = 100_000, rate: float = 0.01) -> dict[str, Any]:
+    return {
+        **{"noise": noise, "averaging": _AVERAGING, "max_steps": steps},
+        **{"learning_rate": rate, "batch_size": _BATCH, "annealing": _ANNEALING},
+    }
 
 
 def _within(number: int, low: int, high: int) -> int:

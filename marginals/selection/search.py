@@ -18,7 +18,6 @@ from marginals.numerics import logsumexp
 from marginals.selection.ensemble import (
     Job,
     Member,
-    fit_member,
     fit_members,
     mix,
     mixture_weights,
@@ -26,6 +25,7 @@ from marginals.selection.ensemble import (
     weighted_mean,
 )
 from marginals.selection.folds import fold_jobs, group_scores, split_folds, whole_groups
+from marginals.selection.processes import LEAST_SECONDS, fit_in_processes
 from marginals.selection.recipes import SECONDS, Effort, Recipe, first_recipes
 from marginals.training.batches import Rows, make_rows, split
 from marginals.training.progress_bar import ProgressBar
@@ -40,6 +40,8 @@ _AT_ONCE = 4
 # Share of the seconds for each round.
 _ROUNDS = {"balanced": (0.35, 0.6), "best": (0.2, 0.35, 0.4)}
 _ONE_ROUND = (0.95,)
+# Seconds of a search from which on further processes pay.
+_WORTH_PROCESSES = 6.0
 # Options of a member that `Found.members` lists.
 _LISTED = ("tensor", "leaves", "width", "rank", "common", "tree", "init", "seed")
 
@@ -73,6 +75,7 @@ def search(
     jobs: int | None = None,
     progress: bool | None = None,
     seed: int = 0,
+    started: float | None = None,
 ) -> Found:
     """Fit models of several families, then more of those with the most weight, and mix them.
 
@@ -85,22 +88,25 @@ def search(
         seconds: Time limit, instead of that of the effort.
         device: Where to fit.
         options: The `categories`, `atoms` and `lattices` of `marginals.build`.
-        jobs: Processes on a CPU; None means all cores, or one for the efforts "quick" and "fast".
+        jobs: Processes on a CPU; None means all cores, or one for few seconds or rows.
         progress: Show a progress bar; None shows it only on a terminal.
         seed: Seed for split, starts and training.
+        started: When the seconds began, by `time.monotonic`; now by default.
     """
     if effort not in SECONDS:
         raise ValueError(f"Expected `effort` to be one of {list(SECONDS)}; got {effort!r}.")
     effort, gpu = cast(Effort, effort), device.startswith("cuda")
     options = {"categories": {}, "atoms": {}, **(options or {})}
     limit = SECONDS[effort][gpu] if seconds is None else seconds
+    limit -= 0.0 if started is None else time.monotonic() - started
     rows = make_rows(data, weight, "data")
     coupled = len(couplable(data, **options))
     mixed = bool(options["categories"] or options["atoms"])
     first = first_recipes(observed_rows(rows), coupled, effort, gpu, mixed)
     recipes = [recipe.building(**options).seeded(seed + i) for i, recipe in enumerate(first)]
     with ProgressBar(progress, limit) as bar:
-        run = Search(limit, device, process_count(jobs, effort, device), bar)
+        alone = jobs is None and (limit < _WORTH_PROCESSES or len(rows) < _FEW_ROWS)
+        run = Search(limit, device, 1 if alone else process_count(jobs, effort, device), bar)
         if held is not None:
             judges = make_rows(held, None, "validation")
             return run.in_rounds(rows, judges, recipes, effort, seed)
@@ -126,7 +132,7 @@ def observed_rows(rows: Rows) -> int:
 
 def process_count(jobs: int | None, effort: Effort, device: str) -> int:
     """Return the number of processes to use; reject what is not one."""
-    if jobs is None and (effort in ("quick", "fast") or device.startswith("cuda")):
+    if jobs is None and (effort == "quick" or device.startswith("cuda")):
         return 1
     try:
         return int(joblib.effective_n_jobs(-1 if jobs is None else jobs))
@@ -196,7 +202,7 @@ class Search:
         """Fit all jobs within so many seconds, as many at a time as the machine allows."""
         trained = max(1, sum(job.recipe.fit["max_steps"] > 0 for job in jobs))
         rounds = -(-trained // min(self.at_once, trained))
-        each = max(0.5, seconds / rounds)
+        each = max(LEAST_SECONDS, seconds / rounds)
         ready = [replace(job, recipe=job.recipe.fitting(max_seconds=each)) for job in jobs]
         found: list[Member | None] = []
         self.planned += len(ready)
@@ -219,10 +225,7 @@ class Search:
     def _fitted(self, jobs: Sequence[Job]) -> Iterable[Member | None]:
         if self.gpu or self.at_once == 1 or len(jobs) == 1:
             return fit_members(jobs, self.device, self.at_once)
-        parallel = joblib.Parallel(
-            n_jobs=self.at_once, inner_max_num_threads=1, backend="loky", return_as="generator"
-        )
-        return parallel(joblib.delayed(fit_member)(job, self.device) for job in jobs)
+        return fit_in_processes(jobs, min(self.at_once, len(jobs)), self.device)
 
     def _next_jobs(
         self, members: Sequence[Member], rows: Rows, judges: Rows, seed: int

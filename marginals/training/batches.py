@@ -1,7 +1,7 @@
 """Training rows on the model's device: split, shuffled, batched and perturbed there."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -15,6 +15,9 @@ from marginals.densities.sample_weights import checked_weight
 # Patterns of missing cells that training finds beforehand. Steps recorded on a GPU cannot count
 # them; on a CPU, rows with one of a few patterns are evaluated like complete rows.
 _MOST_PATTERNS = {"cpu": 4, "cuda": 256}
+
+# Share of a column's cells from which on noise moves its exact cells.
+_LEAST_MOVED = 0.1
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,10 @@ class Rows:
         if log_width is None:
             return self
         return Rows(_with_facts(evidence), self.weight, log_width)
+
+    def with_distinct(self, most: int, still: Container[int]) -> "Rows":
+        """Return the rows with the distinct cells of columns with at most `most` of them."""
+        return dataclasses.replace(self, evidence=self.evidence.with_distinct(most, still))
 
     def add_width(self, log_value: Tensor) -> Tensor:
         """Add the log widths of cells that are points to log values (N,)."""
@@ -119,6 +126,16 @@ class Noise:
         shape, like = (rows, len(self.scale)), self.scale
         return like * torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
 
+    def still(self, known: Evidence) -> list[int]:
+        """Return the columns in which noise moves no cell."""
+        moving = (self.moves(known) & (self.scale > 0)).any(0).tolist()
+        return [c for c, some in zip(known.columns, moving, strict=True) if not some]
+
+    def without_rare(self, known: Evidence) -> "Noise":
+        """Leave columns alone of which noise would move few cells, such as most lattices."""
+        share = self.moves(known).float().mean(0)
+        return dataclasses.replace(self, scale=self.scale * (share >= _LEAST_MOVED))
+
     def moves(self, known: Evidence) -> Tensor:
         """Return a mask (B, n) of the cells that noise moves: exact ones, except atoms."""
         exact = known.lower == known.upper
@@ -153,7 +170,8 @@ def make_noise(
     spread = (x - x.nanmean(0)).square().nanmean(0).sqrt()
     spread = torch.where(spread.isfinite(), spread, 0.0)
     continuous = [categories[c] is None for c in evidence.columns]
-    return Noise(share * spread * torch.tensor(continuous, device=spread.device), padded)
+    noise = Noise(share * spread * torch.tensor(continuous, device=spread.device), padded)
+    return noise.without_rare(evidence)
 
 
 def _at(x: Tensor, atoms: Tensor) -> Tensor:

@@ -32,9 +32,8 @@ def save_checkpoint(
         "model": {name: p.detach() for name, p in model.named_parameters()},
         "best": state.best,
         "average": state.average,
+        "optimiser": state.optimiser.moments(),
     }
-    for index, moments in state.optimiser.state_dict()["state"].items():
-        parts[f"optimiser/{index}"] = moments
     tensors = {f"{part}/{name}": t for part, named in parts.items() for name, t in named.items()}
     header = {
         "identity": identity,
@@ -54,22 +53,16 @@ def load_checkpoint(
     _check_identity(path, header["identity"], identity)
     device = state.loss_sum.device
     state.loss_sum = tensors.pop("loss_sum").to(device)
-    parts: dict[str, Weights] = {"best": {}, "average": {}, "model": {}}
-    moments: dict[int, Weights] = {}
+    parts: dict[str, Weights] = {"best": {}, "average": {}, "model": {}, "optimiser": {}}
     for key, tensor in tensors.items():
         part, name = key.split("/", 1)
-        if part == "optimiser":
-            index, name = name.split("/")
-            moments.setdefault(int(index), {})[name] = tensor
-        else:
-            parts[part][name] = tensor.to(device)
+        parts[part][name] = tensor.to(device)
     load_weights(model, parts["model"])
     state.best, state.average = parts["best"], parts["average"]
     for name, number in header["counters"].items():
         setattr(state, name, number)
     state.history = [Record(**record) for record in header["history"]]
-    groups = state.optimiser.state_dict()["param_groups"]
-    state.optimiser.load_state_dict({"state": moments, "param_groups": groups})
+    state.optimiser.load_moments(parts["optimiser"])
     state.set_rate(state.rate)
     return True
 

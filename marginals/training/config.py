@@ -22,7 +22,7 @@ _RANGES: dict[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
         ),
     ),
     "positive": (lambda n: n > 0, ("learning_rate", "clip_norm")),
-    "in [0, 1)": (lambda n: 0 <= n < 1, ("validation_fraction", "averaging")),
+    "in [0, 1)": (lambda n: 0 <= n < 1, ("validation_fraction", "averaging", "annealing")),
     "between 0 and 1": (lambda n: 0 < n < 1, ("factor",)),
 }
 # Settings that a resumed fit may change.
@@ -63,6 +63,8 @@ class FitConfig:
         patience: Evaluations without gain before the fit returns to the best weights and lowers
             the rate.
         factor: Factor by which the rate is lowered.
+        annealing: Last share of the steps or seconds, whichever end first, over which the rate
+            falls in a line to zero.
         max_cuts: Number of rate cuts after which the next plateau ends the fit.
         min_gain: Smallest decrease of the validation loss, in nats per row, that counts as gain.
         noise: Standard deviation of the noise added to exact continuous cells at each step,
@@ -88,6 +90,7 @@ class FitConfig:
     evaluate_every: int | None = None
     patience: int = 5
     factor: float = 0.5
+    annealing: float = 0.0
     max_cuts: int = 6
     min_gain: float = 1e-4
     noise: float = 0.0

@@ -27,7 +27,10 @@ from marginals.training.state import copy_weights, load_weights, new_state, set_
 # enough not to cost more than the steps in between.
 _MOST_JUDGING = 1 << 16
 # Training rows for the loss before the first step.
-_MOST_AT_FIRST = 1 << 13
+_MOST_AT_FIRST = 1 << 10
+# Distinct cells of a column up to which each is evaluated once per step rather than every row's:
+# about as many as a batch has rows.
+_MOST_DISTINCT = 1024
 # Floats per leaf and hidden unit in a model's `row_cost`.
 _FLOATS_PER_UNIT = 8
 # One compiled loop is worth the threads of several single operations.
@@ -84,11 +87,14 @@ class FitRun:
     """One run of `fit`: its data, settings and state."""
 
     def __init__(self, model: Density, train: Rows, held: Rows | None, config: FitConfig) -> None:
-        self.model, self.train, self.config = model, train, config
-        self.judging = sample(train, _MOST_JUDGING, config.seed) if held is None else held
+        self.model, self.config = model, config
         self.per_epoch = max(1, len(train) // config.batch_size)
         self.every = config.evaluate_every or min(400, max(50, self.per_epoch))
         self.noise = make_noise(train.evidence, model.categories, model.atoms, config.noise)
+        still = self.noise.still(train.evidence)
+        self.train = train.with_distinct(_MOST_DISTINCT, still)
+        judging = sample(train, _MOST_JUDGING, config.seed) if held is None else held
+        self.judging = judging.with_distinct(_MOST_DISTINCT, still)
         self.mean_weight = float(train.weight.mean())
         self.state = new_state(model, config)
         self.orders: dict[int, Tensor] = {}
@@ -174,6 +180,8 @@ class FitRun:
     def step(self) -> None:
         """Take one optimiser step on the next batch."""
         config, state = self.config, self.state
+        if config.annealing:
+            state.set_rate(state.rate, min(1.0, (1 - self._progress()) / config.annealing))
         index = batch_at(self.train, state.step, config.batch_size, config.seed, self.orders)
         change = self.noise.draw(len(index), config.seed, state.step) if config.noise else None
         if self.graphed is None and self.may_record:
@@ -192,10 +200,18 @@ class FitRun:
             self._average()
         self.torn = False
 
+    def _progress(self) -> float:
+        """Return which share of the steps or seconds allowed has passed, whichever is larger."""
+        config = self.config
+        steps = self.state.step / config.max_steps
+        if not config.max_seconds:
+            return steps
+        return min(1.0, max(steps, self._seconds() / config.max_seconds))
+
     def _learn(self, batch: Rows, backend: Backend) -> Tensor:
         """Descend the gradient of one batch; return its summed losses and weights, (2,)."""
         optimiser = self.state.optimiser
-        optimiser.zero_grad(set_to_none=True)
+        optimiser.zero_grad()
         log_value = self.model.contract(batch.evidence, backend)
         weight = batch.weight.to(log_value.dtype)
         # The loss is the mean of -log p, with weights relative to the mean over all rows, so that
@@ -203,23 +219,19 @@ class FitRun:
         # allocate its own workspace for matrix products.
         with torch.autograd.set_multithreading_enabled(False):
             log_value.backward(weight * (-1 / (len(batch) * self.mean_weight)))
-        self._clip()
+        scale = self._clip()
         self.torn = True
-        optimiser.step()
+        optimiser.step(scale)
         return torch.stack([-weight * batch.add_width(log_value.detach()), weight]).sum(1)
 
-    def _clip(self) -> None:
-        """Limit the gradient's norm; a fused optimiser scales the gradient as it reads it."""
-        optimiser, limit = self.state.optimiser, self.config.clip_norm
-        if limit is None:
-            return
-        if not optimiser.defaults["fused"]:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
-            return
+    def _clip(self) -> Tensor | None:
+        """Return by what to divide the gradient to limit its norm, None for no limit."""
+        limit = self.config.clip_norm
         grads = [p.grad for p in self.model.parameters() if p.grad is not None]
+        if limit is None or not grads:
+            return None
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
-        scale = (norm / limit).clamp_min(1.0)
-        optimiser.grad_scale = scale.float()  # type: ignore[attr-defined]
+        return (norm / limit).clamp_min(1.0).float()
 
     def record(self, size: int) -> GraphedStep | None:
         """Record a step as a CUDA graph; warn and return None if the step needs the host."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from marginals.training.adamw import AdamW
 from marginals.training.config import FitConfig
 from marginals.training.result import Record
 
@@ -16,7 +17,7 @@ Weights = dict[str, Tensor]
 class FitState:
     """The position of a fit: with data and settings, all that is needed to continue it."""
 
-    optimiser: torch.optim.AdamW
+    optimiser: AdamW
     best: Weights
     average: Weights
     loss_sum: Tensor  # (2,): weighted losses and weights since the last evaluation
@@ -31,21 +32,17 @@ class FitState:
     stopped: str = ""
     history: list[Record] = field(default_factory=list)
 
-    def set_rate(self, rate: float) -> None:
-        """Change the learning rate."""
+    def set_rate(self, rate: float, share: float = 1.0) -> None:
+        """Change the learning rate; steps use a share of it."""
         self.rate = rate
-        for group in self.optimiser.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)  # in place: a recorded step reads it there
-            else:
-                group["lr"] = rate
+        self.optimiser.set_rate(rate * share)
 
 
 def new_state(model: nn.Module, config: FitConfig) -> FitState:
     """Start a fit at the model's current weights."""
     device = next(model.parameters()).device
     state = FitState(
-        optimiser=_optimiser(model, config, device),
+        optimiser=_optimiser(model, config),
         best=copy_weights(model),
         average=copy_weights(model) if config.averaging else {},
         loss_sum=torch.zeros(2, dtype=torch.float64, device=device),
@@ -54,24 +51,11 @@ def new_state(model: nn.Module, config: FitConfig) -> FitState:
     return state
 
 
-def _optimiser(model: nn.Module, config: FitConfig, device: torch.device) -> torch.optim.AdamW:
-    decay = config.weight_decay
-    decayed: list[nn.Parameter] = []
-    plain: list[nn.Parameter] = []
-    for name, parameter in model.named_parameters():
-        spared = decay == 0 or "bias" in name or "logits" in name
-        (plain if spared else decayed).append(parameter)
-    groups = [
-        {"params": group, "weight_decay": amount}
-        for group, amount in ((decayed, decay), (plain, 0.0))
-        if group
-    ]
-    on_gpu = device.type == "cuda"
-    rate: float | Tensor = config.learning_rate
-    if on_gpu:  # a recorded step reads the rate from device memory
-        rate = torch.tensor(rate, dtype=torch.float32, device=device)
-    fused = device.type in ("cpu", "cuda")
-    return torch.optim.AdamW(groups, lr=rate, fused=fused, capturable=on_gpu)
+def _optimiser(model: nn.Module, config: FitConfig) -> AdamW:
+    named = dict(model.named_parameters())
+    spared = [any(part in name for part in ("bias", "logits")) for name in named]
+    decay = [0.0 if kept else config.weight_decay for kept in spared]
+    return AdamW(list(named.values()), config.learning_rate, decay)
 
 
 def copy_weights(model: nn.Module) -> Weights:
@@ -86,17 +70,13 @@ def load_weights(model: nn.Module, weights: Weights) -> None:
         parameter.copy_(weights[name])
 
 
-def set_aside(model: nn.Module, optimiser: torch.optim.AdamW) -> Callable[[], None]:
+def set_aside(model: nn.Module, optimiser: AdamW) -> Callable[[], None]:
     """Copy parameters and moments to host memory; return a function that restores them."""
     weights = {name: p.detach().cpu() for name, p in model.named_parameters()}
-    stored = optimiser.state_dict()["state"]
-    moments = {i: {key: t.cpu() for key, t in part.items()} for i, part in stored.items()}
+    moments = {name: moment.cpu() for name, moment in optimiser.moments().items()}
 
-    @torch.no_grad()
     def restore() -> None:
         load_weights(model, weights)
-        for i, part in optimiser.state_dict()["state"].items():
-            for key, tensor in part.items():  # moments created since become zero
-                tensor.copy_(moments[i][key]) if i in moments else tensor.zero_()
+        optimiser.load_moments(moments)
 
     return restore

@@ -53,12 +53,15 @@ def check_facts(evidence: Evidence) -> None:
         assert column in evidence.intervals or not differ[:, position].any()
     assert evidence.intervals <= set(evidence.columns)
     assert evidence.has_intervals == bool(evidence.intervals)
+    for column in evidence.exact_columns:
+        position = evidence.columns.index(column)
+        assert column not in evidence.sets
+        assert (evidence.lower[:, position] == evidence.upper[:, position]).all()
     if evidence.complete:
         assert not evidence.sets
         assert (evidence.lower == evidence.upper).all()
     if evidence.patterns:
         assert not evidence.sets
-        assert not evidence.intervals
         for row in ~missing:
             seen = tuple(c for c, s in zip(evidence.columns, row, strict=True) if s)
             assert set(seen) in [set(pattern) for pattern in evidence.patterns]

@@ -172,7 +172,7 @@ def test_members_are_chosen_by_weight() -> None:
 def test_all_cores_mean_as_many_processes() -> None:
     assert process_count(-1, "fast", "cpu") == joblib.effective_n_jobs(-1)
     assert process_count(None, "balanced", "cpu") == joblib.effective_n_jobs(-1)
-    assert process_count(None, "fast", "cpu") == process_count(None, "best", "cuda") == 1
+    assert process_count(None, "quick", "cpu") == process_count(None, "best", "cuda") == 1
     with pytest.raises(ValueError, match="`n_jobs`"):
         search(Evidence.exact(rows(60)), effort="fast", jobs=0)
     with pytest.raises(ValueError, match="`effort` to be one of"):

@@ -13,6 +13,7 @@ from torch import Tensor
 from marginals import NMDMA, Evidence, FileError, FitResult, Mixture, Tree, fit, save
 from marginals.densities.density import Density
 from marginals.io import container
+from marginals.training.adamw import AdamW
 from tests.training.helpers import boxes, losses, mixed_rows, rows, same, small, watch, weights
 
 SETTINGS: dict[str, Any] = {"batch_size": 15, "evaluate_every": 4, "learning_rate": 0.02}
@@ -79,7 +80,7 @@ def test_a_finished_fit_returns_at_once(
     tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = run(steps, tmp_path / "fit", averaging=0.5)
-    monkeypatch.setattr(torch.optim.AdamW, "step", None)
+    monkeypatch.setattr(AdamW, "step", None)
     check_same(run(steps, tmp_path / "fit", averaging=0.5), done)
     # Nor is there anything to do for fewer steps than were done.
     assert run(7, tmp_path / "fit", averaging=0.5)[0].steps == steps
@@ -119,8 +120,8 @@ def in_evaluation(model: Density, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def after_the_optimiser(model: Density, monkeypatch: pytest.MonkeyPatch) -> None:
     """The weights have moved, but the number of steps has not."""
-    check, step = interrupt_at(15), torch.optim.AdamW.step
-    monkeypatch.setattr(torch.optim.AdamW, "step", lambda self: (step(self), check()))
+    check, step = interrupt_at(15), AdamW.step
+    monkeypatch.setattr(AdamW, "step", lambda self, scale: (step(self, scale), check()))
 
 
 def in_writing(model: Density, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,56 @@
+"""Members fitted in several processes on a CPU, of which this process is one."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from joblib.externals.loky import get_reusable_executor
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+from marginals.runtime.threads import one_thread
+from marginals.selection.ensemble import Job, Member, fit_member
+
+# Seconds that every member has.
+LEAST_SECONDS = 0.5
+# Seconds after which idle processes end; until then another search finds them ready.
+_IDLE_SECONDS = 60
+
+
+def fit_in_processes(jobs: Sequence[Job], count: int, device: str) -> Iterator[Member | None]:
+    """Fit members `count` at a time, each on one thread.
+
+    Every `count`-th member is fitted here, where nothing has to start. The others end by the same
+    time of the clock. A process that is killed, as by lack of memory, loses its member.
+    """
+    each = max(job.recipe.fit["max_seconds"] for job in jobs)
+    start = time.time()
+    pool = get_reusable_executor(max_workers=count - 1, timeout=_IDLE_SECONDS)
+    others = {
+        i: pool.submit(_fit_by, job, device, start + each * (1 + i // count))
+        for i, job in enumerate(jobs)
+        if i % count
+    }
+    try:
+        with one_thread():
+            mine = [fit_member(job, device) for job in jobs[::count]]
+        yield from (_result(others[i]) if i % count else mine.pop(0) for i in range(len(jobs)))
+    except BaseException:
+        pool.shutdown(kill_workers=True)
+        raise
+
+
+def _fit_by(job: Job, device: str, end: float) -> Member | None:
+    """Fit a member by a time of the clock, which a process that starts late keeps too."""
+    left = max(LEAST_SECONDS, end - time.time())
+    seconds = min(job.recipe.fit["max_seconds"], left)
+    with one_thread():
+        return fit_member(replace(job, recipe=job.recipe.fitting(max_seconds=seconds)), device)
+
+
+def _result(future: Any) -> Member | None:
+    try:
+        member: Member | None = future.result()
+    except TerminatedWorkerError:
+        return None
+    return member
