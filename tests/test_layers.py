@@ -14,7 +14,8 @@ LAYERS = [
     *("training", "selection", "columns", "language", "queries", "synthesis", "plotting"),
     *("checking", "estimators", "causal", "engines", "sql", "cli"),
 ]
-MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+TOP = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path not in TOP)
 
 
 def layer_of(path: Path) -> str:

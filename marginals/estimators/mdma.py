@@ -184,7 +184,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         data = encode(reading, frame, upper=top).evidence
         held = None if validation is None else encode(reading, input_frame(validation)).evidence
         weight = None if sample_weight is None else torch.as_tensor(np.asarray(sample_weight))
-        device, options = _device(self.device), schema.build_options
+        device, options = device_of(self.device), schema.build_options
         if self._is_single():
             found = self._fit_one(data, held, weight, options, device, seed)
         else:
@@ -201,14 +201,17 @@ class MDMA(DensityMixin, TableDensity, TableInput):
                 seed=seed,
                 started=started,
             )
+        kind = "tensor" if isinstance(X, Tensor) else "array"
+        self._keep_fit(found, schema, len(frame), "frame" if isinstance(X, pd.DataFrame) else kind)
+        self._training = data
+        return self
+
+    def _keep_fit(self, found: Found, schema: Schema, rows: int, kind: str) -> None:
+        """Keep what was learned from so many rows of a table of some kind."""
         self.module_, self.result_ = found.model, found.result
         self.members_, self.schema_ = list(found.members), schema
-        self._training, self.rows_ = data, len(frame)
-        self._fitted_kind = "tensor" if isinstance(X, Tensor) else "array"
-        if isinstance(X, pd.DataFrame):
-            self._fitted_kind = "frame"
+        self.rows_, self._fitted_kind = rows, kind
         self._name_features(schema.names)
-        return self
 
     def _is_single(self) -> bool:
         return any(getattr(self, name) is not None for name in _BUILD + _TRAINING)
@@ -221,9 +224,11 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         options: Mapping[str, Any],
         device: torch.device,
         seed: int,
+        rows: int | None = None,
+        **streaming: Any,
     ) -> Found:
-        """Fit one model with the options given."""
-        recipe = single_recipe(len(data), self._given(_BUILD), self._given(_TRAINING))
+        """Fit one model with the options given, of which `rows` of a stream choose the size."""
+        recipe = single_recipe(rows or len(data), self._given(_BUILD), self._given(_TRAINING))
         model = build(data, **recipe.build, **options, sample_weight=weight, seed=seed).to(device)
         result = fit(
             model,
@@ -231,6 +236,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
             validation=held,
             sample_weight=weight,
             **recipe.fit,
+            **streaming,
             max_seconds=self.max_seconds,
             validation_fraction=self.validation_fraction,
             progress=self.progress,
@@ -395,7 +401,8 @@ _BUILD = ("tensor", "width", "leaves", "depth", "hidden", "rank", "common", "tre
 _TRAINING = ("noise", "learning_rate", "batch_size", "max_steps")
 
 
-def _device(name: str | None) -> torch.device:
+def device_of(name: str | None) -> torch.device:
+    """Return a device by its name; None is a GPU if there is one."""
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -36,8 +36,19 @@ def python(*arguments: str) -> str:
 
 def test_every_command_is_there() -> None:
     assert [
-        *("fit", "info", "check", "query", "score", "sample", "impute", "anomalies", "mi"),
-        *("independence", "causal", "plot", "demo"),
+        *(
+            "fit",
+            "info",
+            "update",
+            "check",
+            "query",
+            "score",
+            "sample",
+            "impute",
+            "anomalies",
+            "mi",
+        ),
+        *("independence", "causal", "sql", "plot", "demo"),
     ] == COMMANDS
 
 
