@@ -14,7 +14,7 @@ from marginals.engines import model_columns
 from marginals.engines.row_stream import RowStream, in_single_precision
 from marginals.estimators.mdma import MDMA, device_of
 from marginals.io.arrow_tables import pyarrow, to_pandas
-from marginals.io.row_groups import piece_batches, pieces
+from marginals.io.row_groups import piece_batches, pieces, table_schema
 from marginals.io.row_sampling import Sample, sample
 from marginals.io.safe_files import Path
 from marginals.queries.named_rows import seed_of
@@ -55,11 +55,11 @@ def fit_stream(
     """
     seed = seed_of(model.random_state)
     found = _sampled(model, path, sampled, seed, ignore)
-    names = [name for name in found.frame.columns if name not in ignore]
+    names = list(found.frame.columns)
     every = max(10, found.rows // _HELD)
     held = Held(every, seed % every)
     extremes, judges = _pass(path, names, held)
-    frame = pd.concat([found.frame[names], extremes], ignore_index=True)
+    frame = pd.concat([found.frame, extremes], ignore_index=True)
     schema = infer(frame, model.columns, guess=model.guess, unknown=model.handle_unknown)
     reading = schema.reading(model.handle_unknown)
     stream = RowStream(
@@ -112,11 +112,10 @@ def _evidence(schema: Schema, frame: pd.DataFrame) -> Evidence:
 def _sampled(model: MDMA, path: Path, rows: int, seed: int, ignore: Collection[str]) -> Sample:
     """Draw a sample, and set the categories of the whole table in the model's columns."""
     declared: Mapping[Any, Any] = model.columns or {}
-    found = sample(path, rows, seed, ignored=[*ignore, *map(str, declared)])
+    names = [name for name in table_schema(path).names if name not in ignore]
+    found = sample(path, rows, seed, columns=names, ignored=list(map(str, declared)))
     kinds = {
-        name: Categorical(in_order(values))
-        for name, values in found.categories.items()
-        if values and name not in ignore
+        name: Categorical(in_order(values)) for name, values in found.categories.items() if values
     }
     model.set_params(columns={**kinds, **declared} or None)
     return found
@@ -152,7 +151,7 @@ def _keep_extremes(table: Any, kept: dict[tuple[str, str], tuple[Any, Any]]) -> 
             old = kept.get((field.name, side))
             if value is not None and (old is None or _beyond(side, value, old[0])):
                 at = compute.index(column, value).as_py()
-                kept[field.name, side] = value, table.slice(at, 1)
+                kept[field.name, side] = value, table.take([at])  # a slice would hold the table
 
 
 def _beyond(side: str, value: Any, old: Any) -> bool:

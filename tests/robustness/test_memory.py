@@ -79,6 +79,10 @@ COMMANDS = {
         *("fit", "DATA", "-o", "n", "--ignore", "note", "--rows", "2000", "--width", "2"),
         *("--set", "max_steps=2"),
     ],
+    "stream": [
+        *("fit", "DATA", "-o", "n", "--ignore", "note", "--stream", "--buffer", "20000"),
+        *("--width", "2", "--set", "max_steps=60", "--set", "batch_size=5000"),
+    ],
 }
 
 
