@@ -20,6 +20,8 @@ from marginals.training.result import FitError, FitResult
 
 # Members with less weight are dropped.
 _LEAST = 0.01
+# Held-out rows that the even weights of the members kept are worth: few rows say little about them.
+_PRIOR_ROWS = 50
 
 
 @final
@@ -134,7 +136,8 @@ def strong_weights(scores: Tensor, weight: Tensor | None = None) -> dict[int, fl
         least = min(_LEAST, max(weights))
         strong = {member: w for member, w in zip(kept, weights, strict=True) if w >= least}
         if len(strong) == len(kept):
-            return strong
+            even = _PRIOR_ROWS / (_PRIOR_ROWS + len(scores))
+            return {member: (1 - even) * w + even / len(kept) for member, w in strong.items()}
         kept = list(strong)
 
 

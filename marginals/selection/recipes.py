@@ -101,17 +101,19 @@ def first_recipes(
     if coupled < 2:
         recipes = [tree, wide_tree, neural]
     elif rows < 2000:
+        # Few components with all correlations: which number is best differs by table, and their
+        # mean is better than any. Equal noise makes them comparable.
+        full = [_copula(k, min(coupled - 1, 20), 0, 0.1) for k in (6, 3, 10, 1)]
         # Columns of small tables may be functions of others, which noise would blur.
         sharp = few.fitting(noise=0.005)
-        single = _copula(1, min(3, coupled), common, 0.02)
-        recipes = [few, sharp, tree, single, ranked, many, neural]
+        recipes = [full[0], tree, full[1], full[2], few, full[3], sharp, ranked, many, neural]
     elif rows < _MANY:
         recipes = [few, tree, neural, ranked, wide_tree, many]
     elif mixed and not gpu:
         recipes = [tree, wide_tree, many, neural, few, ranked]
     else:
         recipes = [many, wide_tree, neural, few, ranked, tree]
-    fast = 4 if gpu else 3 if rows < 2000 else 2
+    fast = 4 if gpu or rows < 2000 else 2
     count = {"fast": fast, "balanced": 6 if gpu else 4, "best": len(recipes)}[effort]
     return recipes[:count]
 

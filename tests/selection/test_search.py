@@ -107,7 +107,7 @@ def test_models_are_as_large_as_the_observed_cells_allow() -> None:
 def test_a_search_shows_its_progress(capsys: pytest.CaptureFixture[str]) -> None:
     search(Evidence.exact(rows(80)), effort="fast", progress=True)
     shown = capsys.readouterr().err
-    assert "3 of 3 models" in shown
+    assert "4 of 4 models" in shown
     assert "nats" in shown
     search(Evidence.exact(rows(80)), effort="fast")
     assert capsys.readouterr().err == ""
