@@ -201,7 +201,8 @@ def run_job(
 
         unknown = model.schema_.columns[0].unknown
         function = ArrowFunction(on_ray.model, job, handle_unknown=unknown, seed=seed)
-        rows = ray_engine.run(function, data, _folder(output), workers=on_ray.workers)
+        table = models.absolute(data)  # workers run in folders of their own
+        rows = ray_engine.run(function, table, _folder(output), workers=on_ray.workers)
         _say(rows, output, json)
         return
     function = ArrowFunction(model, job, seed=seed)

@@ -101,7 +101,8 @@ def test_commands(
     for number, part in enumerate((drawn[:64], drawn[64:])):
         wanted = drawn_batch(model, counts[number], None, 3, number)
         assert part["income"].tolist() == wanted["income"].tolist()
-    words = ["score", path, f"{folder}/parts", "--keep", "name"]
+    monkeypatch.chdir(folder)
+    words = ["score", "model.mdma", "parts", "--keep", "name"]
     done = run(*words, "-o", f"{tmp_path}/scores", *ray)
     assert "Wrote 240 rows" in done.stderr
     run(*words, "-o", f"{tmp_path}/scores.parquet")
