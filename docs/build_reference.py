@@ -24,6 +24,8 @@ MODULES = {
     "marginals.causal": 'Needs causal-learn: `pip install "marginals[causal]"`.',
     "marginals.synthesis": "The quality of synthetic rows.",
     "marginals.checking": "How far to trust a model on a table.",
+    "marginals.engines": 'Models over tables of any size; needs `pip install "marginals[arrow]"`.',
+    "marginals.sql": 'Models in DuckDB; needs `pip install "marginals[sql]"`.',
     "marginals.plotting": 'Needs matplotlib: `pip install "marginals[plot]"`.',
     "marginals.cells": "Cells as users give them, and evidence as densities take it.",
     "marginals.columns": "Column kinds and schemas, and the encoding of cells as evidence.",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from marginals.estimators.mdma import MDMA
     from marginals.estimators.outlier_detector import MDMAOutlierDetector
     from marginals.estimators.predictors import MDMAClassifier, MDMARegressor
+    from marginals.estimators.updating import UpdateResult
     from marginals.io.model_files import save
     from marginals.io.safe_files import FileError
     from marginals.queries import OutsideDataWarning, TableView
@@ -58,6 +59,7 @@ __all__ = [
     "TableView",
     "TensorDensity",
     "Tree",
+    "UpdateResult",
     "build",
     "causal_graph",
     "cross_fit",
@@ -80,6 +82,7 @@ _HOMES = {
     "estimators.mdma": ["MDMA"],
     "estimators.outlier_detector": ["MDMAOutlierDetector"],
     "estimators.predictors": ["MDMAClassifier", "MDMARegressor"],
+    "estimators.updating": ["UpdateResult"],
     "io.model_files": ["save"],
     "io.safe_files": ["FileError"],
     "queries": ["OutsideDataWarning", "TableView"],
@@ -90,8 +93,8 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 # Public packages below the top: classes that methods return, and functions for experts.
 _PACKAGES = (
-    *("causal", "cells", "checking", "columns", "densities", "language", "leaves", "plotting"),
-    *("queries", "structure", "synthesis", "training"),
+    *("causal", "cells", "checking", "columns", "densities", "engines", "language", "leaves"),
+    *("plotting", "queries", "sql", "structure", "synthesis", "training"),
 )
 
 

@@ -12,9 +12,10 @@ PACKAGE = Path(__file__).parents[1] / "marginals"
 LAYERS = [
     *("numerics", "runtime", "structure", "cells", "leaves", "tensors", "densities", "io"),
     *("training", "selection", "columns", "language", "queries", "synthesis", "plotting"),
-    *("checking", "explorer", "estimators", "causal", "cli"),
+    *("checking", "explorer", "estimators", "causal", "engines", "sql", "cli"),
 ]
-MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+TOP = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path not in TOP)
 
 
 def layer_of(path: Path) -> str:

@@ -6,14 +6,23 @@ import typer
 
 from marginals.cli import options
 from marginals.cli.command import command
-from marginals.cli.models import load_model, table
+from marginals.cli.models import load_model, on_ray, table
 from marginals.cli.output import bar, print_json, print_table, records
+from marginals.cli.table_commands import Keep, run_job
 
 if TYPE_CHECKING:
     import pandas as pd
 
-DRAWS = 2000  # of the model, which rows are compared with
 Top = Annotated[int, typer.Option("--top", min=1, help="How many rows to show.")]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write the score, cell and tail of every row to this file instead.",
+    ),
+]
 
 
 def add(app: typer.Typer) -> None:
@@ -22,6 +31,7 @@ def add(app: typer.Typer) -> None:
         app,
         "marginals anomalies model.mdma data.csv",
         "marginals anomalies model.mdma data.parquet --top 5 --json",
+        "marginals anomalies model.mdma data.parquet --keep id -o scores.parquet",
     )(anomalies)
 
 
@@ -29,7 +39,11 @@ def anomalies(
     model: options.Model,
     data: options.Data,
     top: Top = 20,
+    output: Output = None,
+    keep: Keep = None,
     handle_unknown: options.HandleUnknown = None,
+    engine: options.RunsOn = options.Engine.local,
+    workers: options.Workers = None,
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
@@ -41,11 +55,17 @@ def anomalies(
     """
     import pandas as pd
 
-    from marginals.estimators.outlier_detector import MDMAOutlierDetector
+    from marginals.engines import Anomalies
+    from marginals.engines.row_jobs import anomaly_detector
 
     fitted = load_model(model, handle_unknown and handle_unknown.value)
-    draws = fitted.sample(DRAWS, random_state=0)
-    detector = MDMAOutlierDetector(fitted, samples=DRAWS).fit(draws)
+    if output is not None:
+        job, ray = Anomalies(list(keep or [])), on_ray(model, engine, workers)
+        run_job("anomalies", fitted, job, data, output, on_ray=ray, format=format, json=json)
+        return
+    if engine is not options.Engine.local:
+        raise typer.BadParameter("--engine ray writes a folder of Parquet files: name it with -o.")
+    detector = anomaly_detector(fitted)
     rows, frame, scores = _lowest(detector, data, top, format)
     cells = detector.blame(frame).reset_index(drop=True)
     found = pd.DataFrame(

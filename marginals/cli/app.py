@@ -19,7 +19,9 @@ from marginals.cli import (
     explore_command,
     fit_commands,
     plot_commands,
+    sql_command,
     table_commands,
+    update_command,
 )
 from marginals.cli.command import INTERRUPTED
 
@@ -58,8 +60,8 @@ def program(
 
 
 for part in (
-    *(fit_commands, check_command, asking, table_commands, anomalies, dependence_commands),
-    *(causal_command, plot_commands, explore_command),
+    *(fit_commands, update_command, check_command, asking, table_commands, anomalies),
+    *(dependence_commands, causal_command, sql_command, plot_commands, explore_command),
 ):
     part.add(app)
 

@@ -8,7 +8,7 @@ import typer
 
 from marginals.cli import options
 from marginals.cli.command import command
-from marginals.cli.models import dtypes, load_model, renamed
+from marginals.cli.models import load_model
 from marginals.cli.output import note, print_json
 from marginals.cli.plot_commands import plotting_module
 from marginals.io.safe_files import check_target
@@ -57,6 +57,7 @@ def check(
     the fairest report.
     """
     from marginals.checking import check as checked
+    from marginals.engines.model_columns import renamed
 
     for target, name in ((output, "--output"), (plot, "--plot")):
         if target is not None:
@@ -92,7 +93,8 @@ def check(
 
 def _sampled(model: Any, path: str, rows: int, seed: int, format: str | None) -> "Sample":
     """Read at most so many rows, with the types that the model's columns have."""
+    from marginals.engines.model_columns import text_dtypes
     from marginals.io.row_sampling import sample
 
     names = [str(name) for name in model.schema_.names]
-    return sample(path, rows, seed, format, dtypes=dtypes(model.schema_), ignored=names)
+    return sample(path, rows, seed, format, dtypes=text_dtypes(model.schema_), ignored=names)

@@ -6,7 +6,7 @@ import typer
 
 from marginals.cli import options
 from marginals.cli.command import command
-from marginals.cli.models import dtypes, load_model, renamed
+from marginals.cli.models import load_model
 from marginals.cli.output import note
 
 # Rows of the data that are held in memory; of more, a random sample.
@@ -56,6 +56,7 @@ def explore(
             f"Expected starlette and uvicorn for the explorer; {error}. "
             "Run: pip install 'marginals[explore]'."
         ) from error
+    from marginals.engines.model_columns import renamed, text_dtypes
     from marginals.explorer.session import Session
     from marginals.io.row_sampling import sample
 
@@ -63,7 +64,9 @@ def explore(
     rows = None
     if data is not None:
         names = [str(name) for name in fitted.schema_.names]
-        found = sample(data, _MOST_ROWS, seed, format, dtypes=dtypes(fitted.schema_), ignored=names)
+        found = sample(
+            data, _MOST_ROWS, seed, format, dtypes=text_dtypes(fitted.schema_), ignored=names
+        )
         rows = renamed(found.frame, fitted.schema_)
         if found.rows > len(rows):
             note(f"{len(rows)} of the file's {found.rows} rows are shown.")

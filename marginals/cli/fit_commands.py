@@ -1,5 +1,6 @@
 """`fit` and `info`: make a model from a table, and describe it."""
 
+import os
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,6 +46,23 @@ Effort = Annotated[
 ]
 Width = Annotated[int | None, typer.Option("--width", min=1, help="Number of components.")]
 
+Stream = Annotated[
+    bool,
+    typer.Option(
+        "--stream",
+        help="Train one model on all rows of a Parquet or Arrow table or folder, row group by row "
+        "group; memory does not grow with the table. So does a fit that torchrun started.",
+    ),
+]
+Buffer = Annotated[
+    int, typer.Option("--buffer", min=1, help="Rows in memory at a time, with --stream.")
+]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint", metavar="FILE", help="Resume from this file, with --stream; kept current."
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -64,6 +82,8 @@ def add(app: typer.Typer) -> None:
         "marginals fit train.parquet -o model.mdma --validation valid.parquet --width 64",
         "marginals fit large.parquet -o model.mdma --rows 200000 --seed 1",
         "marginals fit data.csv -o model.mdma --set tensor=cp --set learning_rate=0.005",
+        "marginals fit folder/ -o model.mdma --stream --set tensor=ht --checkpoint fit.part",
+        "torchrun --nproc-per-node 2 -m marginals fit folder/ -o model.mdma --set tensor=ht",
     )(fit)
     command(app, "marginals info model.mdma", "marginals info model.mdma --json")(info)
 
@@ -80,6 +100,9 @@ def fit(
     rows: Rows = 1_000_000,
     width: Width = None,
     handle_unknown: options.HandleUnknown = None,
+    stream: Stream = False,
+    buffer: Buffer = 1_000_000,
+    checkpoint: Checkpoint = None,
     settings: Settings = None,
     format: options.Format = None,
     json: options.Json = False,
@@ -96,6 +119,14 @@ def fit(
     model = _estimator(settings or [], effort=effort, width=width, max_seconds=max_seconds)
     if handle_unknown is not None:
         model.set_params(handle_unknown=handle_unknown.value)
+    if stream or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        model.set_params(columns=kinds or None, random_state=seed)
+        facts = _streamed(model, data, output, ignore or [], buffer, checkpoint)
+        if facts and json:
+            print_json(facts)
+        elif facts:
+            _report(model, facts, ())
+        return
     found = _sampled(data, rows, seed, format, kinds, ignore or [])
     frame = without(found.frame, ignore or [])
     kinds = _with_categories(found, kinds, ignore or [])
@@ -118,6 +149,32 @@ def fit(
         print_json(facts)
     else:
         _report(model, facts, found.crowded)
+
+
+def _streamed(
+    model: Any, data: str, output: str, ignore: list[str], buffer: int, checkpoint: str | None
+) -> dict[str, Any]:
+    """Fit all rows of a table, perhaps with other processes; return what there is to report."""
+    from marginals.engines import fit_stream
+    from marginals.training import ranks
+
+    ranks.join()
+    started = time.perf_counter()
+    fit_stream(model, data, buffer=buffer, checkpoint=checkpoint, ignore=ignore)
+    first, processes = ranks.rank() == 0, ranks.world()
+    if first:
+        model.save(output)
+    ranks.leave()
+    facts = {
+        "output": output,
+        "rows": model.rows_,
+        "rows_in_file": model.rows_,
+        "columns": len(model.schema_),
+        "processes": processes,
+        "seconds": round(time.perf_counter() - started, 2),
+        **_training(model),
+    }
+    return facts if first else {}
 
 
 def info(model: options.Model, json: options.Json = False) -> None:

@@ -1,8 +1,11 @@
 """Load the models and read the tables that commands are given."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from marginals.cli.options import Engine
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -10,8 +13,29 @@ if TYPE_CHECKING:
     from marginals.columns import Schema
     from marginals.io.stored_rows import StoredRows
 
-ROWS = 65_536  # read, processed and written at a time
-_COMMON = {bool: "boolean", int: "Int64", float: "float64"}  # the types of categories
+
+@final
+@dataclass(frozen=True)
+class OnRay:
+    """Where a job runs on Ray.
+
+    Args:
+        model: the address of the model's file.
+        workers: the number of processes; None for one for each core or GPU.
+    """
+
+    model: str
+    workers: int | None
+
+
+def on_ray(model: str, engine: Engine, workers: int | None) -> OnRay | None:
+    """Return how to run on Ray; None for this process."""
+    return OnRay(absolute(model), workers) if engine is Engine.ray else None
+
+
+def absolute(path: str) -> str:
+    """Return a path for processes in other folders; addresses stay as they are."""
+    return path if "://" in path else os.path.abspath(path)
 
 
 def load_model(path: str, handle_unknown: str | None = None) -> Any:
@@ -35,7 +59,7 @@ def load_estimator(path: str) -> Any:
 
 
 def _loaded(path: str, load: Callable[[str], Any]) -> Any:
-    if not os.path.exists(path):
+    if "://" not in path and not os.path.exists(path):
         raise FileNotFoundError(
             f"Expected a model at {path!r}; there is no such file. Make one with: "
             f"marginals fit data.csv -o {path}."
@@ -58,6 +82,7 @@ def evidence(model: Any, given: str) -> dict[Any, Any] | None:
 
 def read_table(path: str, format: str | None, schema: "Schema | None" = None) -> "pd.DataFrame":
     """Read a whole table; with a schema, give its columns the model's names."""
+    from marginals.engines.model_columns import renamed
     from marginals.io import tables
 
     frame = tables.read(path, format)
@@ -65,7 +90,7 @@ def read_table(path: str, format: str | None, schema: "Schema | None" = None) ->
 
 
 def table(
-    model: Any, path: str, format: str | None, keep: Sequence[str] | None = ()
+    model: Any, path: str, format: str | None
 ) -> Iterator[tuple["StoredRows", "pd.DataFrame"]]:
     """Read a table in batches: rows as the file stores them, and the model's columns of them.
 
@@ -73,32 +98,18 @@ def table(
         model: Its schema gives the types of columns in text files.
         path: The file.
         format: The option `--format`.
-        keep: Columns to read besides those of the model; None for all.
     """
+    from marginals.engines import model_columns
     from marginals.io import tables
 
     own = [str(name) for name in model.schema_.names]
-    present = None if keep is None else tables.names(path, format)
-    wanted = None if present is None else [n for n in present if n in own or n in (keep or ())]
-    types, start = dtypes(model.schema_), 0
-    for rows in tables.stored(path, ROWS, format, wanted):
-        shared = [name for name in rows.names if name in own]
-        if not shared:
-            raise ValueError(
-                f"Expected {path!r} to have columns of the model; got none of {own[:20]}. "
-                "Check the table's header."
-            )
+    present, start = tables.names(path, format), 0
+    wanted = None if present is None else [name for name in present if name in own]
+    for rows in tables.stored(path, model_columns.ROWS, format, wanted):
         with tables.explained(path, tables.format_of(path, format)):
-            frame = rows.frame(shared, types)[shared]
-        frame.index = range(start, start + len(rows))
+            frame = model_columns.model_frame(model.schema_, rows, start)
         start += len(rows)
-        yield rows, renamed(frame, model.schema_)
-
-
-def renamed(frame: "pd.DataFrame", schema: "Schema") -> "pd.DataFrame":
-    """Give columns the names in the model; in files every name is text."""
-    own = {str(name): name for name in schema.names if not isinstance(name, str)}
-    return frame.rename(columns=own) if own else frame
+        yield rows, frame
 
 
 def named(
@@ -119,35 +130,3 @@ def named(
 def without(frame: "pd.DataFrame", ignore: list[str]) -> "pd.DataFrame":
     """Drop the columns that `--ignore` names."""
     return frame.drop(columns=named(frame.columns, ignore, "--ignore"))
-
-
-def dtypes(schema: "Schema") -> dict[str, Any]:
-    """Return the types of columns that a text file does not show: text and times."""
-    from marginals.columns import Categorical
-    from marginals.columns.dtypes import base, family, parse
-
-    found: dict[str, Any] = {}
-    for column in schema:
-        if isinstance(column.kind, Categorical):
-            if all(isinstance(value, str) for value in column.kind.categories or ()):
-                found[str(column.name)] = str
-        elif family(column.dtype) != "number":
-            found[str(column.name)] = parse(base(column.dtype))
-    return found
-
-
-def written_dtypes(schema: "Schema") -> dict[str, Any]:
-    """Return the types of the model's columns when a text file becomes Parquet, Arrow or JSON."""
-    from marginals.columns import Categorical, Integer
-
-    found = dict(dtypes(schema))
-    for column in schema:
-        name = str(column.name)
-        if isinstance(column.kind, Categorical):
-            types = {type(value) for value in column.kind.categories or ()}
-            found.setdefault(name, _COMMON.get(next(iter(types)), str) if len(types) == 1 else str)
-        elif isinstance(column.kind, Integer):
-            found.setdefault(name, "UInt64" if column.dtype.lower() == "uint64" else "Int64")
-        else:
-            found.setdefault(name, "float64")
-    return found

@@ -13,6 +13,13 @@ class Unknown(str, Enum):  # noqa: UP042 (typer shows the values of this kind)
     missing = "missing"
 
 
+class Engine(str, Enum):  # noqa: UP042
+    """What runs a job."""
+
+    local = "local"
+    ray = "ray"
+
+
 _TABLES = "CSV, TSV, Parquet or Arrow by its suffix"
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="The file that `fit` wrote.")]
@@ -61,3 +68,15 @@ HandleUnknown = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")]
+RunsOn = Annotated[
+    Engine,
+    typer.Option(
+        "--engine",
+        help="local, or ray: a cluster of Ray (RAY_ADDRESS, else one on this machine). With ray, "
+        "DATA is a Parquet or Arrow table or a folder of them, and the output a folder of Parquet.",
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, help="Processes of Ray; by default one for each core or GPU."),
+]

@@ -1,6 +1,7 @@
 """`score`, `sample` and `impute`: tables out, in batches, so that files may be of any size."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,13 +10,14 @@ import typer
 
 from marginals.cli import models, options
 from marginals.cli.command import command
-from marginals.cli.models import evidence, load_model, table, written_dtypes
+from marginals.cli.models import evidence, load_model
 from marginals.cli.output import bar, note, print_json, records
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from marginals.io.stored_rows import Edit, StoredRows
+    from marginals.engines import Job
+    from marginals.io.stored_rows import StoredRows
 
 
 class Fill(str, Enum):  # noqa: UP042 (typer shows the values of this kind)
@@ -25,6 +27,7 @@ class Fill(str, Enum):  # noqa: UP042 (typer shows the values of this kind)
     median = "median"
     mode = "mode"
     draw = "draw"
+    interval = "interval"
 
 
 Count = Annotated[int, typer.Argument(metavar="ROWS", min=0, help="How many rows to draw.")]
@@ -34,7 +37,22 @@ Keep = Annotated[
 ]
 Method = Annotated[
     Fill,
-    typer.Option("--method", help="What to put in a missing cell, given the rest of its row."),
+    typer.Option(
+        "--method",
+        help="What to put in a missing cell, given the rest of its row. With `interval`, cells "
+        "stay as they are, and columns such as age_lower and age_upper are added.",
+    ),
+]
+Level = Annotated[
+    float, typer.Option("--level", help="The probability of intervals, with --method interval.")
+]
+Rows = Annotated[
+    str | None,
+    typer.Option(
+        "--for-each",
+        metavar="DATA",
+        help="A table: draw ROWS rows given each of its rows, instead of --given.",
+    ),
 ]
 Columns = Annotated[
     list[str] | None,
@@ -77,51 +95,55 @@ def score(
     output: options.Output = "-",
     keep: Keep = None,
     handle_unknown: options.HandleUnknown = None,
+    engine: options.RunsOn = options.Engine.local,
+    workers: options.Workers = None,
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
     """Write the log density of each row, in a column log_density; missing cells are fine."""
-    import numpy as np
-
-    from marginals.io.stored_rows import Edit
+    from marginals.engines import Score
 
     fitted = load_model(model, handle_unknown and handle_unknown.value)
-    kept = list(keep or [])
-    with (
-        _rows_out(fitted, output, format, json) as append,
-        _bar_for("score", data, format) as advance,
-    ):
-        for rows, frame in table(fitted, data, format, kept):
-            absent = [name for name in kept if name not in rows.names]
-            if absent:
-                raise ValueError(
-                    f"Expected the columns {absent} of --keep in the table; it has "
-                    f"{list(rows.names)}."
-                )
-            scores = np.asarray(fitted.score_samples(frame), dtype=float).tolist()
-            append(rows.edited(Edit(keep=kept, after={"log_density": scores})))
-            advance(len(rows))
+    job = Score(list(keep or []))
+    on_ray = models.on_ray(model, engine, workers)
+    run_job("score", fitted, job, data, output, on_ray=on_ray, format=format, json=json)
 
 
 def sample(
     model: options.Model,
     rows: Count,
     given: options.Given = "",
+    for_each: Rows = None,
     output: options.Output = "-",
     seed: options.Seed = 0,
+    engine: options.RunsOn = options.Engine.local,
+    workers: options.Workers = None,
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
     """Draw rows from the model, given evidence or none."""
-    from marginals.columns.table_coercion import as_frame
+    from marginals.engines import SampleGiven, model_columns
+    from marginals.engines.row_jobs import draw_counts, drawn_batch
 
     fitted = load_model(model)
+    on_ray = models.on_ray(model, engine, workers)
+    if for_each is not None:
+        if given:
+            raise typer.BadParameter("Give evidence by --given or by --for-each, not by both.")
+        each: dict[str, Any] = {"seed": seed, "format": format, "json": json, "on_ray": on_ray}
+        run_job("sample", fitted, SampleGiven(rows), for_each, output, **each)
+        return
     condition = evidence(fitted, given)
+    if on_ray is not None:
+        from marginals.engines import ray_engine
+
+        ray: dict[str, Any] = {"seed": seed, "workers": on_ray.workers}
+        count = ray_engine.sample(on_ray.model, rows, condition, _folder(output), **ray)
+        _say(count, output, json)
+        return
     with _rows_out(fitted, output, format, json) as append, bar("sample", rows) as advance:
-        for batch, start in enumerate(range(0, max(rows, 1), models.ROWS)):
-            count = min(models.ROWS, rows - start)
-            drawn = fitted.sample(count, given=condition, random_state=_seed(seed, batch))
-            append(as_frame(drawn, fitted.schema_.names))
+        for batch, count in enumerate(draw_counts(rows, model_columns.ROWS)):
+            append(drawn_batch(fitted, count, condition, seed, batch))
             advance(count)
 
 
@@ -131,9 +153,12 @@ def impute(
     output: options.Output = "-",
     method: Method = Fill.mean,
     draws: Draws = 1,
+    level: Level = 0.9,
     column: Columns = None,
     seed: options.Seed = 0,
     handle_unknown: options.HandleUnknown = None,
+    engine: options.RunsOn = options.Engine.local,
+    workers: options.Workers = None,
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
@@ -144,48 +169,65 @@ def impute(
     """
     if draws > 1 and method is not Fill.draw:
         raise typer.BadParameter("Several draws need --method draw.")
+    from marginals.engines import Impute, ImputeInterval
+
     fitted = load_model(model, handle_unknown and handle_unknown.value)
     own = models.named(fitted.schema_.names, column or [], "--column", "columns of the model")
+    job: Job = Impute(method.value, draws, own)
+    if method is Fill.interval:
+        job = ImputeInterval(level)
+    own_options: dict[str, Any] = {"seed": seed, "format": format, "json": json}
+    on_ray = models.on_ray(model, engine, workers)
+    run_job("impute", fitted, job, data, output, on_ray=on_ray, **own_options)
+
+
+def run_job(
+    what: str,
+    model: Any,
+    job: "Job",
+    data: str,
+    output: str,
+    *,
+    seed: int = 0,
+    on_ray: models.OnRay | None = None,
+    format: str | None = None,
+    json: bool = False,
+) -> None:
+    """Run a job over a table and write what comes out."""
+    from marginals.engines import ArrowFunction, local_engine
+
+    if on_ray is not None:
+        from marginals.engines import ray_engine
+
+        unknown = model.schema_.columns[0].unknown
+        function = ArrowFunction(on_ray.model, job, handle_unknown=unknown, seed=seed)
+        table = models.absolute(data)  # workers run in folders of their own
+        rows = ray_engine.run(function, table, _folder(output), workers=on_ray.workers)
+        _say(rows, output, json)
+        return
+    function = ArrowFunction(model, job, seed=seed)
     with (
-        _rows_out(fitted, output, format, json) as append,
-        _bar_for("impute", data, format) as advance,
+        _rows_out(model, output, format, json) as append,
+        _bar_for(what, data, format) as advance,
     ):
-        for number, (rows, frame) in enumerate(table(fitted, data, format, keep=None)):
-            for edit in _fills(fitted, frame, own, method.value, draws, _seed(seed, number)):
-                append(rows.edited(edit))
-            advance(len(rows))
+        for count, parts in local_engine.run(function, data, format):
+            for part in parts:
+                append(part)
+            advance(count)
 
 
-def _fills(
-    model: Any, frame: "pd.DataFrame", columns: list[Any], method: str, draws: int, seed: int
-) -> Iterator["Edit"]:
-    """Fill the missing cells, once or several times; copies have the columns row and draw."""
-    import numpy as np
-
-    from marginals.columns import Integer
-    from marginals.io.stored_rows import Edit
-
-    full = model.impute(
-        frame, method=method, draws=draws, random_state=seed, columns=columns or None
-    )
-    for draw, one in enumerate(full if isinstance(full, list) else [full]):
-        fills: dict[str, dict[int, Any]] = {}
-        for name in frame.columns:
-            gaps = np.flatnonzero(frame[name].isna() & one[name].notna())
-            values = one[name].iloc[gaps].tolist()
-            if isinstance(model.schema_[name].kind, Integer):
-                values = list(map(round, values))  # the column keeps its type
-            fills[str(name)] = dict(zip(gaps.tolist(), values, strict=True))
-        before = {"row": frame.index.tolist(), "draw": [draw] * len(frame)} if draws > 1 else {}
-        added = {str(n): one[n].tolist() for n in one.columns if n not in frame.columns}
-        yield Edit(fills=fills, before=before, after=added)
+def _folder(output: str) -> str:
+    """Return the address of the folder that workers write to."""
+    if output == "-" or os.path.isfile(output):
+        raise typer.BadParameter("--engine ray writes a folder of Parquet files: name it with -o.")
+    return models.absolute(output)
 
 
-def _seed(seed: int, batch: int) -> int:
-    """Return the seed for a batch: the first has the given one."""
-    import numpy as np
-
-    return seed if batch == 0 else int(np.random.SeedSequence([seed, batch]).generate_state(1)[0])
+def _say(rows: int, path: str, json: bool) -> None:
+    if json:
+        print_json({"count": rows, "output": path})
+    else:
+        note(f"Wrote {rows} row{'' if rows == 1 else 's'} to {path}.")
 
 
 def _bar_for(what: str, data: str, format: str | None) -> Any:
@@ -201,6 +243,7 @@ def _rows_out(
     """Yield a function that writes rows to a file or pipe, or collects them in one JSON object."""
     import pandas as pd
 
+    from marginals.engines.model_columns import written_dtypes
     from marginals.io import tables
 
     rows, parts = 0, []
@@ -220,7 +263,7 @@ def _rows_out(
         if not inside:
             write = stack.enter_context(tables.writing(path, format, types))
         yield append
-    if json:
-        print_json({"count": rows, **({"rows": parts} if inside else {"output": path})})
-    elif path != "-":
-        note(f"Wrote {rows} row{'' if rows == 1 else 's'} to {path}.")
+    if inside:
+        print_json({"count": rows, "rows": parts})
+    elif json or path != "-":
+        _say(rows, path, json)

@@ -53,6 +53,7 @@ __all__ = [
     "encode_bounds",
     "encode_boxes",
     "encode_cells",
+    "encode_ends",
     "encode_values",
     "has_mass",
     "read_cells",
@@ -178,6 +179,14 @@ def encode_bounds(schema: Schema, column: Name, lower: Any, upper: Any) -> tuple
     free = np.isnan(part.lower)  # missing, or empty
     bottom = np.where(part.empty, np.inf, np.where(free, -np.inf, part.lower))
     return _tensor(bottom), _tensor(np.where(free, np.inf, part.upper))
+
+
+def encode_ends(
+    schema: Schema, position: int, ends: Ends, masses: bool
+) -> tuple[Floats, Floats, Floats, Flags]:
+    """Return bounds (B,) on the model's scale, log-Jacobians, and which cells are empty."""
+    with quiet():
+        return _part(schema.columns[position].axis, ends, masses)
 
 
 # Dicts ------------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from torch import Tensor
 from marginals.cells import Evidence
 from marginals.columns import Schema, encode, infer
 from marginals.columns.table_coercion import input_frame
-from marginals.densities import Density, build
+from marginals.densities import Density, Mixture, build
+from marginals.estimators.updating import UpdateResult, updated
 from marginals.io.model_files import save
 from marginals.queries import TableDensity, TableView
 from marginals.queries.named_rows import seed_of
@@ -91,6 +92,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         result_: the training history, on the model's scale. For a mixture it is that of the member
             with the largest weight, except for `best_loss` and `seconds`.
         members_: for a mixture, the options, weight, score and cost of each model fitted.
+        rows_: the number of rows fitted.
 
     >>> frame = pd.DataFrame({"age": [30, 40, 50, 60] * 10, "city": list("abab") * 10})
     >>> model = MDMA(width=4, max_steps=20, random_state=0).fit(frame)
@@ -102,6 +104,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
     schema_: Schema
     result_: FitResult
     members_: list[dict[str, Any]]
+    rows_: int
 
     def __init__(
         self,
@@ -181,7 +184,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         data = encode(reading, frame, upper=top).evidence
         held = None if validation is None else encode(reading, input_frame(validation)).evidence
         weight = None if sample_weight is None else torch.as_tensor(np.asarray(sample_weight))
-        device, options = _device(self.device), schema.build_options
+        device, options = device_of(self.device), schema.build_options
         if self._is_single():
             found = self._fit_one(data, held, weight, options, device, seed)
         else:
@@ -198,14 +201,17 @@ class MDMA(DensityMixin, TableDensity, TableInput):
                 seed=seed,
                 started=started,
             )
+        kind = "tensor" if isinstance(X, Tensor) else "array"
+        self._keep_fit(found, schema, len(frame), "frame" if isinstance(X, pd.DataFrame) else kind)
+        self._training = data
+        return self
+
+    def _keep_fit(self, found: Found, schema: Schema, rows: int, kind: str) -> None:
+        """Keep what was learned from so many rows of a table of some kind."""
         self.module_, self.result_ = found.model, found.result
         self.members_, self.schema_ = list(found.members), schema
-        self._training = data
-        self._fitted_kind = "tensor" if isinstance(X, Tensor) else "array"
-        if isinstance(X, pd.DataFrame):
-            self._fitted_kind = "frame"
+        self.rows_, self._fitted_kind = rows, kind
         self._name_features(schema.names)
-        return self
 
     def _is_single(self) -> bool:
         return any(getattr(self, name) is not None for name in _BUILD + _TRAINING)
@@ -218,9 +224,11 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         options: Mapping[str, Any],
         device: torch.device,
         seed: int,
+        rows: int | None = None,
+        **streaming: Any,
     ) -> Found:
-        """Fit one model with the options given."""
-        recipe = single_recipe(len(data), self._given(_BUILD), self._given(_TRAINING))
+        """Fit one model with the options given, of which `rows` of a stream choose the size."""
+        recipe = single_recipe(rows or len(data), self._given(_BUILD), self._given(_TRAINING))
         model = build(data, **recipe.build, **options, sample_weight=weight, seed=seed).to(device)
         result = fit(
             model,
@@ -228,6 +236,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
             validation=held,
             sample_weight=weight,
             **recipe.fit,
+            **streaming,
             max_seconds=self.max_seconds,
             validation_fraction=self.validation_fraction,
             progress=self.progress,
@@ -239,6 +248,56 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         """Return the options that are not None."""
         every = {name: getattr(self, name) for name in names}
         return {name: option for name, option in every.items() if option is not None}
+
+    def update(
+        self,
+        X: Any,  # noqa: N803
+        *,
+        weight: float = 1.0,
+        old_rows: float | None = None,
+        max_seconds: float | None = None,
+        max_steps: int | None = None,
+        random_state: Any = 0,
+    ) -> UpdateResult:
+        """Go on from the fitted model with new rows of the same table.
+
+        Training starts from the weights of the model and keeps the best ones on held-out rows, new
+        and old. The old rows are those fitted if the model still holds them; in their place, a
+        model that was loaded uses its own draws. Kinds of columns stay; a category that the model
+        lacks is refused, or read as `handle_unknown` says.
+
+        Args:
+            X: a table with some or all of the columns.
+            weight: the weight of each new row, where an old one has weight 1.
+            old_rows: how many rows the old ones count as; None for as many as were fitted, and 0 to
+                forget them.
+            max_seconds: the most seconds of training.
+            max_steps: the most steps of training.
+            random_state: seed for draws, split and batches.
+
+        Returns:
+            The scores of held-out rows before and after, and the course of the training.
+        """
+        limits = {"max_seconds": max_seconds, "max_steps": max_steps, "progress": self.progress}
+        density, schema = self._parts()
+        self.module_, found = updated(
+            density,
+            schema,
+            X,
+            self._fitted_rows(),
+            old_rows=self.rows_ if old_rows is None else old_rows,
+            new_weight=weight,
+            seed=seed_of(random_state),
+            **{name: limit for name, limit in limits.items() if limit is not None},
+        )
+        self.rows_, self.result_ = self.rows_ + found.rows, found.result
+        if isinstance(self.module_, Mixture):
+            shares = self.module_.log_weights().exp().tolist()
+            kept = [member for member in self.members_ if member["weight"] > 0]
+            for member, share in zip(kept, shares, strict=False):
+                member["weight"] = share
+        self.__dict__.pop("_training", None)  # of the old rows alone
+        return found
 
     def score_samples(self, X: Any) -> Any:  # noqa: N803
         """Return the log density of each row; missing cells are marginalised."""
@@ -311,6 +370,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
             "result": dataclasses.asdict(self.result_),
             "members": self.members_,
             "kind": self._fitted_kind,
+            "rows": self.rows_,
         }
         save(density, path, extra=extra)
 
@@ -320,6 +380,9 @@ class MDMA(DensityMixin, TableDensity, TableInput):
 
     def _kind(self) -> str:
         return self._fitted_kind
+
+    def _row_count(self) -> int | None:
+        return self.rows_
 
     def _fitted_rows(self) -> Evidence | None:
         return getattr(self, "_training", None)
@@ -340,7 +403,7 @@ def restore(density: Density, schema: Schema, extra: Mapping[str, Any]) -> MDMA:
     history = tuple(Record(**record) for record in extra["result"]["history"])
     model.result_ = FitResult(**{**extra["result"], "history": history})
     model.members_ = list(extra["members"])
-    model._fitted_kind = extra["kind"]
+    model._fitted_kind, model.rows_ = extra["kind"], int(extra["rows"])
     model._name_features(model.schema_.names)
     return model
 
@@ -350,7 +413,8 @@ _BUILD = ("tensor", "width", "leaves", "depth", "hidden", "rank", "common", "tre
 _TRAINING = ("noise", "learning_rate", "batch_size", "max_steps")
 
 
-def _device(name: str | None) -> torch.device:
+def device_of(name: str | None) -> torch.device:
+    """Return a device by its name; None is a GPU if there is one."""
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import os
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -32,6 +33,14 @@ def open_parquet(source: Source) -> Any:
     """Open a Parquet file."""
     # Pages that are read ahead stay in memory until the file is closed: a large file would fill it.
     return pyarrow("parquet").ParquetFile(source, pre_buffer=False)
+
+
+def is_arrow_stream(path: str) -> bool:
+    """Say whether a local file holds Arrow's stream format, which can only be read in order."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return file.read(len(_ARROW_FILE)) != _ARROW_FILE
 
 
 def arrow_reader(source: Source, kind: str, columns: Sequence[str] | None, rows: int) -> Any:

@@ -19,6 +19,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from marginals.io.addresses import is_address, read_bytes
 from marginals.io.safe_files import FileError, Path, replacing
 
 __all__ = ["FORMAT_VERSION", "read", "write"]
@@ -72,7 +73,7 @@ def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     Raises `FileError` if the file is anything else, and `OSError` if it cannot be read.
 
     Args:
-        path: The file.
+        path: The file, or an address that pyarrow can open, such as "s3://bucket/model.mdma".
         kind: What the file should be, such as "model".
 
     >>> import tempfile
@@ -143,11 +144,15 @@ def _library_version() -> str:
 
 def _read_bytes(name: str, kind: str) -> bytes:
     """Read a file and check its digest; of a file that is not ours, read only the beginning."""
-    size = _size(name, kind)
-    with open(name, "rb") as file:
-        start = file.read(DIGEST.stop)
-        _check_start(name, kind, start, size)
-        content = start + file.read()
+    if is_address(name):
+        content = read_bytes(name)
+        _check_start(name, kind, content[: DIGEST.stop], len(content))
+    else:
+        size = _size(name, kind)
+        with open(name, "rb") as file:
+            start = file.read(DIGEST.stop)
+            _check_start(name, kind, start, size)
+            content = start + file.read()
     if content[DIGEST] != digest(content):
         raise _refusal(
             name,

@@ -13,15 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from marginals.io.arrow_tables import (
-    arrow_batches,
-    distinct_values,
-    is_categorical,
-    pyarrow,
-    to_pandas,
-)
+from marginals.io.arrow_tables import distinct_values, is_categorical, pyarrow, to_pandas
 from marginals.io.safe_files import Path
-from marginals.io.tables import format_of, opened, peekable, selected
+from marginals.io.tables import arrow_parts, format_of, opened, peekable, selected
 from marginals.io.text_dialect import SEPARATORS, recognise
 from marginals.io.text_tables import Dtypes, is_text, raw_batches, read_text, retyped
 
@@ -85,7 +79,7 @@ def sample(
         if kind in SEPARATORS:
             found = _from_text(source, kind, dtypes, rows, seed, wanted)
         else:
-            parts = arrow_batches(source, kind, columns, BATCH_ROWS)
+            parts = arrow_parts(source, kind, columns, BATCH_ROWS)
             first = next(parts)  # a table without rows is one empty batch
             selected(to_pandas(first.slice(0, 0)), columns, path)  # raises if a column is absent
             found = _from_arrow(first.schema, itertools.chain([first], parts), rows, seed, wanted)

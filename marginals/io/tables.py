@@ -1,7 +1,8 @@
 """Table files: CSV, TSV, Parquet and Arrow, whole or in batches, by the file's suffix.
 
-The path "-" is standard input or output. Reading and writing in batches take memory for one batch
-(of Parquet, for one row group), whatever the size of the file.
+The path "-" is standard input or output. A folder of Parquet or Arrow files is one table, and so
+is any address that pyarrow can open. Reading and writing in batches take memory for one batch (of
+Parquet, for one row group), whatever the size of the file.
 """
 
 import contextlib
@@ -15,30 +16,24 @@ from typing import Any
 
 import pandas as pd
 
+from marginals.io.addresses import TABLE_SUFFIXES, table_files
 from marginals.io.arrow_tables import (
     ArrowRows,
     ArrowSink,
     arrow_batches,
-    arrow_reader,
-    open_parquet,
+    is_arrow_stream,
     pyarrow,
     to_pandas,
 )
+from marginals.io.row_groups import group_rows, is_in_pieces, piece_batches, pieces, table_schema
 from marginals.io.safe_files import FileError, Path, replacing
-from marginals.io.stored_rows import StoredRows
+from marginals.io.stored_rows import StoredRows, check_distinct
 from marginals.io.text_dialect import PEEK_BYTES, SEPARATORS, recognise
 from marginals.io.text_rows import TextRows, TextSink, text_rows
 from marginals.io.text_tables import read_text
 
 FORMATS = ("csv", "tsv", "parquet", "arrow")
-_SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-}
+_SUFFIXES = {".csv": "csv", ".tsv": "tsv", **TABLE_SUFFIXES}
 
 
 def format_of(path: Path, format: str | None = None) -> str:
@@ -52,6 +47,8 @@ def format_of(path: Path, format: str | None = None) -> str:
     if format not in (None, *FORMATS):
         raise FileError(f"Expected the format to be one of {FORMATS}; got {format!r}.")
     name = os.fspath(path).lower()
+    if is_in_pieces(path):
+        return table_files(path, format)[0].kind
     kind = _SUFFIXES.get(os.path.splitext(name.removesuffix(".gz"))[1])
     if _is_gzip(name) and kind not in SEPARATORS:
         kind = None
@@ -98,7 +95,8 @@ def read(
             layout = recognise(source, kind)
             frame = read_text(source, layout.dialect, layout.names, dtypes)
         else:
-            frame = to_pandas(arrow_reader(source, kind, columns, 1 << 20).read_all())
+            parts = list(arrow_parts(source, kind, columns, 1 << 20))
+            frame = to_pandas(pyarrow().concat_tables(parts).unify_dictionaries())
     return selected(frame, columns, path)
 
 
@@ -142,10 +140,29 @@ def stored(
         if kind in SEPARATORS:
             parts = text_rows(source, kind, rows)
         else:
-            parts = arrow_batches(source, kind, columns, rows)
+            parts = arrow_parts(source, kind, columns, rows)
         with contextlib.closing(parts):  # before the file is closed
             for part in parts:
                 yield part if kind in SEPARATORS else ArrowRows(part)
+
+
+def arrow_parts(
+    source: Any, kind: str, columns: Sequence[str] | None, rows: int
+) -> Generator[Any, None, None]:
+    """Yield Arrow tables of at most `rows` rows; a table without rows is one empty batch.
+
+    Args:
+        source: What `opened` yields.
+        kind: "parquet" or "arrow".
+        columns: Those of these columns that exist are read; by default all.
+        rows: The most rows of a part.
+    """
+    if not isinstance(source, str) or (kind == "arrow" and is_arrow_stream(source)):
+        yield from arrow_batches(source, kind, columns, rows)
+        return
+    check_distinct(table_schema(source, kind).names)
+    for piece in pieces(source, rows, kind):
+        yield from piece_batches(piece, rows, columns)
 
 
 def count(path: Path, format: str | None = None) -> int | None:
@@ -153,8 +170,8 @@ def count(path: Path, format: str | None = None) -> int | None:
     kind = format_of(path, format)
     if kind != "parquet" or os.fspath(path) == "-":
         return None
-    with opened(path, kind) as source:
-        return int(open_parquet(source).metadata.num_rows)
+    with opened(path, kind):
+        return sum(sum(group_rows(file)) for file in table_files(path, kind))
 
 
 def names(path: Path, format: str | None = None) -> list[str] | None:
@@ -166,8 +183,8 @@ def names(path: Path, format: str | None = None) -> list[str] | None:
         with opened(path, kind) as source:
             return list(recognise(source, kind).names)
     with opened(path, kind) as source:
-        schema = arrow_reader(source, kind, None, 1).schema
-        return [str(name) for name in to_pandas(schema.empty_table()).columns]
+        first = next(arrow_parts(source, kind, None, 1))
+        return [str(name) for name in to_pandas(first.slice(0, 0)).columns]
 
 
 @contextlib.contextmanager
@@ -183,7 +200,8 @@ def opened(path: Path, kind: str) -> Iterator[Any]:
             else:
                 yield io.BytesIO(pipe.read())
             return
-        _check_file(name)
+        if not is_in_pieces(name):
+            _check_file(name)
         if kind not in SEPARATORS:
             yield name
             return

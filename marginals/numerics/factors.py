@@ -258,7 +258,8 @@ def sample_with_means(
 ) -> tuple[Tensor, Tensor]:
     """Return what `sample` does and the means of all columns given the drawn factors, (B, S, J).
 
-    Given the factors, columns are independent with their unique variances.
+    Given the factors, columns are independent with their unique variances. A mask of one row
+    stands for all rows.
     """
     posterior = posterior_of_factors(scores, loadings, unique, mask)
     rows = torch.arange(len(components), device=components.device)
@@ -278,7 +279,7 @@ def sample_with_means(
     fitted = torch.cat(parts)  # (B * S, J)
     drawn = fitted + unique[chosen].sqrt() * noise[:, rank:]
     known = _observed(scores, mask)[rows, chosen]
-    drawn = torch.where(mask[rows], known, drawn)
+    drawn = torch.where(mask.expand(len(components), -1)[rows], known, drawn)
     return drawn.view(*components.shape, width), fitted.view(*components.shape, width)
 
 

@@ -29,6 +29,7 @@ from marginals.numerics.normal import (
 
 # Points or proposals held at once; bounds the memory.
 _AT_ONCE = 1 << 21
+TOLERANCE = 2e-3  # the relative error of the probability of a box
 # Independent scramblings, whose spread gives the error. By Student's t with seven degrees of
 # freedom the mean lies within this many standard errors in all but 0.03 % of cases; somewhat more,
 # as the points double until the error looks small.
@@ -71,7 +72,7 @@ def log_box_qmc(
     gap: Tensor | None = None,
     *,
     log_weights: Tensor | None = None,
-    tolerance: float = 2e-3,
+    tolerance: float = TOLERANCE,
     max_points: int = 1 << 13,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor]:

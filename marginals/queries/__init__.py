@@ -18,11 +18,13 @@ from marginals.queries.information import (
 from marginals.queries.outside_data import OutsideDataWarning
 from marginals.queries.positions import draws_of
 from marginals.queries.rank_correlation import RankCorrelations, rank_correlations
+from marginals.queries.selectivity import Counts
 from marginals.queries.table_density import TableDensity, TableView
 from marginals.queries.uniforms import Uniforms
 
 __all__ = [
     "Copula",
+    "Counts",
     "Estimate",
     "IndependenceResult",
     "IndependenceTester",

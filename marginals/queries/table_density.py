@@ -25,6 +25,7 @@ from marginals.queries.moments import check_finite, moments
 from marginals.queries.named_rows import seed_of
 from marginals.queries.positions import seeded
 from marginals.queries.probabilities import Probabilities
+from marginals.queries.selectivity import Selectivity
 from marginals.queries.surprise import Surprises
 
 
@@ -38,6 +39,7 @@ class TableDensity(
     Surprises,
     Modes,
     Probabilities,
+    Selectivity,
     Correlations,
 ):
     """A distribution over the columns of a table, queried by their names.
@@ -193,7 +195,7 @@ class TableDensity(
         names = [columns] if isinstance(columns, str | int) else list(columns)
         positions = schema.positions(names)
         part = Schema(tuple(schema.columns[i] for i in positions))
-        return TableView(density.marginal(positions), part, self._kind())
+        return TableView(density.marginal(positions), part, self._kind(), self._row_count())
 
     def condition(self, given: Any) -> "TableView":
         """Return the distribution of the other columns given evidence."""
@@ -250,15 +252,19 @@ class TableDensity(
 class TableView(TableDensity):
     """A marginal or conditional of a fitted table, with the same questions."""
 
-    def __init__(self, density: Density, schema: Schema, kind: str = "frame") -> None:
+    def __init__(
+        self, density: Density, schema: Schema, kind: str = "frame", rows: int | None = None
+    ) -> None:
         self.module_, self.schema_, self._fitted_kind = density, schema, kind
+        self.rows_ = rows
 
     def __repr__(self) -> str:
         return f"TableView({', '.join(map(str, self.schema_.names))})"
 
     def reading(self, unknown: str) -> "TableView":
         """Return the view that reads categories not seen in training as "error" or "missing"."""
-        return TableView(self.module_, self.schema_.reading(unknown), self._fitted_kind)
+        schema = self.schema_.reading(unknown)
+        return TableView(self.module_, schema, self._fitted_kind, self.rows_)
 
     def score_samples(self, x: Any) -> Any:
         """Return the log density of each row; missing cells are marginalised."""
@@ -269,6 +275,9 @@ class TableView(TableDensity):
 
     def _kind(self) -> str:
         return self._fitted_kind
+
+    def _row_count(self) -> int | None:
+        return self.rows_
 
 
 def _exp(log: Any) -> Any:

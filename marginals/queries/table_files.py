@@ -59,4 +59,4 @@ def load_with(
 
 def _view(density: Density, schema: Schema, extra: Mapping[str, Any]) -> TableView:
     unknown = extra["params"].get("handle_unknown", "error")
-    return TableView(density, schema.reading(unknown), str(extra["kind"]))
+    return TableView(density, schema.reading(unknown), str(extra["kind"]), int(extra["rows"]))

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,11 +16,13 @@ from marginals.runtime.backend import Backend
 from marginals.runtime.kernels.compiled import has_compiler, worth_compiling
 from marginals.runtime.memory import kept_memory
 from marginals.runtime.threads import threads_for
+from marginals.training import ranks
 from marginals.training.batches import Rows, batch_at, make_noise, make_rows, moved, sample, split
 from marginals.training.checkpoint import identify, load_checkpoint, save_checkpoint
 from marginals.training.config import FitConfig
 from marginals.training.graphed import GraphedStep, own_stream
 from marginals.training.progress_bar import ProgressBar
+from marginals.training.ranks import SharedContraction
 from marginals.training.result import FitError, FitResult, Record
 from marginals.training.state import copy_weights, load_weights, new_state, set_aside
 
@@ -45,6 +48,7 @@ def fit(
     sample_weight: Tensor | None = None,
     validation_weight: Tensor | None = None,
     config: FitConfig | None = None,
+    stream: Callable[[int], Rows] | None = None,
     **settings: Any,
 ) -> FitResult:
     """Train a model by maximum likelihood and leave the best weights in it.
@@ -59,6 +63,8 @@ def fit(
         sample_weight: One weight per row of `data`.
         validation_weight: One weight per row of `validation`.
         config: The settings; see `FitConfig`.
+        stream: The rows of each step, by its number, if `data` are only a sample of them; a
+            function of the number alone, so that a fit can resume.
         settings: Single settings, which take precedence over `config`.
 
     >>> from marginals.densities.build import build
@@ -78,7 +84,7 @@ def fit(
         train, held = split(train, config.validation_fraction, config.seed)
     model.check_rows(train.evidence)
     train, held = train.settled(model), None if held is None else held.settled(model)
-    run = FitRun(model, train, held, config)
+    run = FitRun(model, train, held, config, stream)
     with own_stream(train.weight.device):
         return run.run()
 
@@ -86,8 +92,16 @@ def fit(
 class FitRun:
     """One run of `fit`: its data, settings and state."""
 
-    def __init__(self, model: Density, train: Rows, held: Rows | None, config: FitConfig) -> None:
-        self.model, self.config = model, config
+    def __init__(
+        self,
+        model: Density,
+        train: Rows,
+        held: Rows | None,
+        config: FitConfig,
+        stream: Callable[[int], Rows] | None = None,
+    ) -> None:
+        self.model, self.config, self.stream = model, config, stream
+        self.contract = SharedContraction(model) if ranks.is_shared() else model.contract
         self.per_epoch = max(1, len(train) // config.batch_size)
         self.every = config.evaluate_every or min(400, max(50, self.per_epoch))
         self.noise = make_noise(train.evidence, model.categories, model.atoms, config.noise)
@@ -101,7 +115,9 @@ class FitRun:
         self.backend = Backend(precision=config.products)
         self.identity = {} if config.checkpoint is None else identify(model, train, held, config)
         self.graphed: GraphedStep | None = None
-        self.may_record = train.weight.is_cuda and not train.evidence.sets
+        self.may_record = train.weight.is_cuda and not train.evidence.sets and stream is None
+        self.may_record = self.may_record and not ranks.is_shared()
+        self.clock: float | None = None  # seconds that all processes agree on
         self.torn = False  # True while the state is only partly updated
         self.progress = ""
 
@@ -163,6 +179,7 @@ class FitRun:
         if self.config.checkpoint is None:
             return False
         found = load_checkpoint(self.config.checkpoint, self.model, self.state, self.identity)
+        ranks.wait()  # the first process will write the file again
         if found and self.state.stopped in ("max_steps", "max_seconds"):
             self.state.stopped = ""  # the limit may have been raised since
         return found
@@ -182,8 +199,16 @@ class FitRun:
         config, state = self.config, self.state
         if config.annealing:
             state.set_rate(state.rate, min(1.0, (1 - self._progress()) / config.annealing))
+        if ranks.is_shared():
+            self.clock = None
+            self.clock = ranks.agreed(self._seconds())
+        if self.stream is not None:
+            rows = self.stream(state.step)
+            known = self.model.checked(rows.evidence)
+            self._step_on(dataclasses.replace(rows, evidence=known).settled(self.model))
+            return
         index = batch_at(self.train, state.step, config.batch_size, config.seed, self.orders)
-        change = self.noise.draw(len(index), config.seed, state.step) if config.noise else None
+        change = self._change(len(index))
         if self.graphed is None and self.may_record:
             self.may_record = False
             self.graphed = self.record(len(index))
@@ -194,9 +219,24 @@ class FitRun:
             batch = self.train.take(index)
             batch = batch if change is None else moved(batch, self.noise, change)
             state.loss_sum += self._learn(batch, self.backend)
-        state.step += 1
-        state.since_evaluation += 1
-        if config.averaging:
+        self._stepped()
+
+    def _step_on(self, batch: Rows) -> None:
+        """Take one step on rows of a stream."""
+        change = self._change(len(batch))
+        batch = batch if change is None else moved(batch, self.noise, change)
+        self.state.loss_sum += self._learn(batch, self.backend)
+        self._stepped()
+
+    def _change(self, rows: int) -> Tensor | None:
+        """Draw the noise of a step; processes that train together have their own."""
+        config, step = self.config, self.state.step * ranks.world() + ranks.rank()
+        return self.noise.draw(rows, config.seed, step) if config.noise else None
+
+    def _stepped(self) -> None:
+        self.state.step += 1
+        self.state.since_evaluation += 1
+        if self.config.averaging:
             self._average()
         self.torn = False
 
@@ -212,7 +252,7 @@ class FitRun:
         """Descend the gradient of one batch; return its summed losses and weights, (2,)."""
         optimiser = self.state.optimiser
         optimiser.zero_grad()
-        log_value = self.model.contract(batch.evidence, backend)
+        log_value = self.contract(batch.evidence, backend)
         weight = batch.weight.to(log_value.dtype)
         # The loss is the mean of -log p, with weights relative to the mean over all rows, so that
         # batches count by the weight they hold. Backward runs in this thread, since another would
@@ -348,9 +388,11 @@ class FitRun:
     def _checkpoint(self, after: float) -> None:
         if self.config.checkpoint is None or time.monotonic() - self.written < after:
             return
+        if ranks.rank() > 0:  # all processes hold the same state
+            return
         self.state.seconds = self._seconds()
         save_checkpoint(self.config.checkpoint, self.model, self.state, self.identity)
         self.written = time.monotonic()
 
     def _seconds(self) -> float:
-        return time.monotonic() - self.started
+        return time.monotonic() - self.started if self.clock is None else self.clock

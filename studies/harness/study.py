@@ -128,7 +128,8 @@ MODULES = {
     **{"information-tasks": "information", "independence": "independence"},
     **{"causal-speed": "causal", "anomalies": "anomalies", "imputation": "imputation"},
     **{"prediction": "prediction", "synthesis": "synthesis", "speed": "speed"},
-    **{"files": "files", "latency": "latency"},
+    **{"files": "files", "latency": "latency", "selectivity": "selectivity"},
+    **{"engines": "engines"},
 }
 
 

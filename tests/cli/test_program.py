@@ -36,8 +36,8 @@ def python(*arguments: str) -> str:
 
 def test_every_command_is_there() -> None:
     assert [
-        *("fit", "info", "check", "query", "score", "sample", "impute", "anomalies", "mi"),
-        *("independence", "causal", "plot", "demo", "explore"),
+        *("fit", "info", "update", "check", "query", "score", "sample", "impute", "anomalies"),
+        *("mi", "independence", "causal", "sql", "plot", "demo", "explore"),
     ] == COMMANDS
 
 

@@ -143,3 +143,18 @@ def test_demo(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(sys.modules, "marginals.cli.demo", types.SimpleNamespace(main=tour))
     assert run("demo").stdout == "a tour\n"
+
+
+def test_sql(run: Run, model: Any) -> None:
+    pytest.importorskip("duckdb")
+    found = run("sql", "model.mdma", "SELECT model_prob('income > 20000 | age = 40')").stdout
+    wanted = model.prob({"income": (20000, None)}, given={"age": 40})
+    assert float(found.splitlines()[1]) == pytest.approx(wanted, rel=1e-5)
+    text = "SELECT id, m_tail(t) p FROM 'data.parquet' t ORDER BY p LIMIT 3"
+    done = run("sql", "model.mdma", text, "--name", "m", "--ignore", "id", "--json")
+    rows = json.loads(done.stdout)["rows"]
+    assert len(rows) == 3
+    assert rows[0]["p"] <= rows[2]["p"]
+    run("sql", "model.mdma", "FROM model_sample(4)", "-o", "drawn.csv")
+    assert "'id'" in run("sql", "model.mdma", text.replace("m_", "model_"), code=1).stderr
+    assert "Error" in run("sql", "model.mdma", "SELEC 1", code=1).stderr

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from marginals import MDMA, MDMAOutlierDetector
-from marginals.cli import models
+from marginals.engines import model_columns
 from marginals.io import tables
 from tests.cli.conftest import COLUMNS, Run, make_table
 
@@ -24,7 +24,7 @@ def scores(model: Any) -> Any:
 @pytest.fixture(params=[None, 70], ids=["one batch", "batches"])
 def batch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param:
-        monkeypatch.setattr(models, "ROWS", request.param)
+        monkeypatch.setattr(model_columns, "ROWS", request.param)
 
 
 # Scores ---------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_samples_are_the_models(run: Run, model: Any, tmp_path: Path) -> None:
 
 
 def test_samples_in_batches(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "ROWS", 20)
+    monkeypatch.setattr(model_columns, "ROWS", 20)
     first, again = (run("sample", "model.mdma", "50").stdout.splitlines() for _ in range(2))
     assert first == again
     assert first[0] == ",".join(COLUMNS)
@@ -106,6 +106,18 @@ def test_samples_given_evidence(run: Run) -> None:
     assert {row["city"] for row in rows} <= {"Oslo", "007"}
     done = run("sample", "model.mdma", "3", "--given", "age = ", code=1)
     assert "Expected a column or a value" in done.stderr
+
+
+def test_samples_for_each_row(run: Run, model: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "rows.parquet")
+    given = make_table()[["age", "city"]]
+    given.to_csv(tmp_path / "given.csv", index=False)
+    run("sample", "model.mdma", "2", "--for-each", f"{tmp_path}/given.csv", "-o", path)
+    found, wanted = tables.read(path), model.sample(2, given=given, random_state=0)
+    assert found["row"].tolist() == wanted.index.tolist()
+    assert found["income"].tolist() == wanted["income"].tolist()
+    both = ["--for-each", "data.csv", "--given", "age = 40"]
+    run("sample", "model.mdma", "2", *both, code=2)
 
 
 # Imputation -----------------------------------------------------------------------------------
@@ -165,6 +177,17 @@ def test_draws(run: Run, tmp_path: Path) -> None:
     done = run("impute", "model.mdma", "data.csv", "--draws", "2", code=2)
     assert "draw" in done.stderr
     run("impute", "model.mdma", "data.csv", "--method", "guess", code=2)
+
+
+def test_intervals(run: Run, model: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "ends.parquet")
+    run(
+        "impute", "model.mdma", "data.parquet", "--method", "interval", "--level", "0.8", "-o", path
+    )
+    found = tables.read(path)
+    for line in model.impute_interval(make_table()[COLUMNS], 0.8).itertuples():
+        assert found.loc[line.row, f"{line.column}_lower"] == line.lower
+        assert found.loc[line.row, f"{line.column}_upper"] == line.upper
 
 
 # Cells that are copied ------------------------------------------------------------------------
@@ -298,6 +321,11 @@ def test_anomalies(run: Run, model: MDMA, tmp_path: Path) -> None:
     assert rows[0]["tail"] < 0.01
     # Scores and cells are those of the estimator, compared with draws of the model.
     detector = MDMAOutlierDetector(model).fit(model.sample(2000, random_state=0))
+    path = str(tmp_path / "scores.parquet")
+    run("anomalies", "model.mdma", f"{tmp_path}/odd.csv", "--keep", "id", "-o", path)
+    every = tables.read(path)
+    assert every.columns.tolist() == ["id", "anomaly_score", "anomaly_cell", "anomaly_tail"]
+    assert every.loc[200].tolist()[1:] == [rows[0]["score"], "income", rows[0]["tail"]]
     scores = detector.score_samples(table[COLUMNS])
     np.testing.assert_allclose([row["score"] for row in rows], np.sort(scores)[:3], rtol=1e-6)
     cells = detector.blame(table[COLUMNS]).iloc[[row["row"] for row in rows]]

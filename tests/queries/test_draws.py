@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
-from marginals import MDMA
+from marginals import MDMA, Evidence
 from marginals.leaves.monotone import refined, solve
 from marginals.leaves.neural import NeuralLeaves
 
@@ -86,3 +86,13 @@ def test_solutions_are_refined() -> None:
     # A step that leads away is not taken.
     away = refined(network.to(torch.float64), target, exact)
     torch.testing.assert_close(away, exact, rtol=1e-14, atol=1e-14)
+
+
+def test_complete_rows_stay_as_they_are() -> None:
+    """Rows without gaps, drawn by copula components that share one pattern."""
+    x = np.random.default_rng(0).normal(size=(30, 3))
+    density = MDMA(tensor="copula", width=2, max_steps=2, random_state=0).fit(x).module_
+    evidence = Evidence.exact(torch.tensor(x)).with_facts()
+    assert evidence.complete
+    drawn = density.sample_rows(density.checked(evidence), 2)
+    np.testing.assert_allclose(drawn[:, 1].numpy(), x, rtol=1e-5)

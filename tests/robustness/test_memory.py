@@ -23,10 +23,11 @@ TEXT = 300  # characters per row of a column the model ignores: 30 MB for ROWS
 PROGRAM = """
 import json, os, re, sys
 from typer.testing import CliRunner
-from marginals.cli import app, models
+from marginals.cli import app
+from marginals.engines import model_columns
 from marginals.io import row_sampling
 
-models.ROWS = row_sampling.BATCH_ROWS = 8192
+model_columns.ROWS = row_sampling.BATCH_ROWS = 8192
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
@@ -77,6 +78,10 @@ COMMANDS = {
     "fit": [
         *("fit", "DATA", "-o", "n", "--ignore", "note", "--rows", "2000", "--width", "2"),
         *("--set", "max_steps=2"),
+    ],
+    "stream": [
+        *("fit", "DATA", "-o", "n", "--ignore", "note", "--stream", "--buffer", "20000"),
+        *("--width", "2", "--set", "max_steps=60", "--set", "batch_size=5000"),
     ],
 }
 

@@ -12,6 +12,7 @@ import pytest
 
 import marginals.selection.search  # noqa: F401 (its clock is looked at)
 import studies.__main__ as command
+from studies import files
 from studies.harness import config, machine, page, results, study
 from studies.harness.study import Context, Settings, Study, Unavailable, find
 from studies.harness.text import best_bold
@@ -250,3 +251,11 @@ def test_bad_keys_of_a_config_are_refused(
     (tmp_path / "nothing.toml").write_text(CONFIG.replace(before, after, 1))
     with pytest.raises(SystemExit, match=told):
         config.load(NOTHING, "quick", folder=tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
+def test_peak_memory_is_that_of_the_command() -> None:
+    """A large parent does not count: the system's own figure is never below the parent's."""
+    held = np.ones(130_000_000)  # 1 GB
+    assert files.measured(["--version"])["peak_mb"] < 500
+    assert held[0] == 1

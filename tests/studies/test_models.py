@@ -247,10 +247,14 @@ def test_a_search_out_of_time_stops() -> None:
 def test_commands_are_measured_in_processes_of_their_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(files, "PROGRAM", "import sys; sys.exit(sys.argv[1] == 'bad')")
+    monkeypatch.setattr(
+        files,
+        "PROGRAM",
+        "import sys; open(sys.argv[1], 'w').write('4096'); sys.exit(sys.argv[2] == 'bad')",
+    )
     found = files.measured(["fit", str(tmp_path / "x.parquet")])
     assert found["command"] == "marginals fit x.parquet"
-    assert found["peak_mb"] > 1
+    assert found["peak_mb"] == 4.0  # as the process reports it
     with pytest.raises(RuntimeError, match="Expected bad to succeed; got status 1"):
         files.measured(["bad"])
 

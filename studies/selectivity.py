@@ -1,0 +1,205 @@
+"""Selectivity: how many rows meet a conjunction of ranges and equalities, estimated.
+
+Queries are drawn as in the study of learned estimators by Wang et al. (VLDB 2021): a random number
+of columns, centres from the data, ranges of uniform or exponential width, equalities of categories
+and of numbers with few values. The error of an estimate is max(estimate, true) / min(...), both at
+least one row.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from studies.data.tables import read_table
+from studies.harness.study import Context, Paper, Record, Records, Settings, Study, check_choice
+from studies.harness.text import best_bold, shown, table
+from studies.latency import make_table
+from studies.models.cardinalities import (
+    ESTIMATORS,
+    Conjunction,
+    Ours,
+    Predicate,
+    event_of,
+    latency,
+    true_counts,
+)
+
+FEW_VALUES = 100  # numbers with at most so many values have equalities, half of the time
+LABELS = {
+    "marginals": "marginals (tree)",
+    "postgres": "PostgreSQL",
+    "postgres-extended": "PostgreSQL, extended statistics",
+    "duckdb": "DuckDB",
+    "sample": "sample of 1 %",
+    "histograms": "independent histograms",
+}
+QUANTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
+
+
+def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
+    """Build one estimator of one table and put the queries to it."""
+    check_choice("`estimators`", job["estimator"], ESTIMATORS)
+    frame = context.once(job["table"], lambda: read(job["table"], settings, context, seed))
+    queries, counts = context.once(
+        ("queries", job["table"]), lambda: _workload(frame, settings.queries, seed)
+    )
+    started = time.perf_counter()
+    estimator = ESTIMATORS[job["estimator"]](frame, settings, seed)
+    built = time.perf_counter() - started
+    errors = q_errors(estimator.estimate(queries), counts)
+    figures = {name: round(float(np.quantile(errors, q)), 4) for name, q in QUANTILES.items()}
+    times = latency(estimator, queries, settings.alone)
+    found = {**figures, **times, "build_s": round(built, 2), "queries": len(queries)}
+    if isinstance(estimator, Ours):
+        found |= violations(estimator, frame, settings.pairs, seed)
+    return found
+
+
+def read(name: str, settings: Settings, context: Context, seed: int) -> pd.DataFrame:
+    """Return a table; the time of power is the number of its minute."""
+    if name == "made":
+        frame = make_table(settings.rows or 2000, seed)
+    elif name == "power":
+        parts = "power", "household_power_2006-12-16_to_2007-06-30.parquet"
+        frame = pd.read_parquet(context.file(*parts))
+        minutes = (frame["datetime"] - frame["datetime"].min()) // pd.Timedelta(minutes=1)
+        frame["datetime"] = minutes.astype(np.int64)
+    elif name == "cover":
+        values = np.load(context.file("adbench", "10_cover.npz"))["X"]
+        frame = pd.DataFrame(values, columns=[f"c{i}" for i in range(values.shape[1])])
+    else:
+        frame = read_table(name, context)
+    rows = settings.rows
+    return frame.sample(rows, random_state=seed) if 0 < rows < len(frame) else frame
+
+
+def _workload(frame: pd.DataFrame, count: int, seed: int) -> tuple[list[Conjunction], Any]:
+    queries = list(drawn_queries(frame, count, np.random.default_rng(seed)))
+    return queries, true_counts(frame, queries)
+
+
+def drawn_queries(
+    frame: pd.DataFrame, count: int, random: np.random.Generator
+) -> Iterator[Conjunction]:
+    """Draw conjunctions on 1 to all columns around rows of the table."""
+    complete = frame.dropna()
+    distinct = {name: frame[name].nunique() for name in frame.columns}
+    spans = {
+        name: (frame[name].min(), frame[name].max())
+        for name in frame.columns
+        if pd.api.types.is_numeric_dtype(frame[name])
+    }
+    for _ in range(count):
+        row = complete.iloc[int(random.integers(len(complete)))]
+        number = int(random.integers(1, len(frame.columns) + 1))
+        chosen = random.choice(frame.columns.to_numpy(), number, replace=False)
+        yield [_predicate(name, row[name], spans, distinct, random) for name in chosen]
+
+
+def _predicate(
+    name: str, centre: Any, spans: dict[str, Any], distinct: dict[str, int], random: Any
+) -> Predicate:
+    if name not in spans:
+        return Predicate(name, str(centre), str(centre))
+    whole = isinstance(centre, int | np.integer)
+    value = int(centre) if whole else float(centre)
+    if distinct[name] <= FEW_VALUES and random.random() < 0.5:
+        return Predicate(name, value, value)
+    span = float(spans[name][1] - spans[name][0])
+    width = random.uniform(0, span) if random.random() < 0.5 else random.exponential(span / 10)
+    low, high = value - width / 2, value + width / 2
+    return Predicate(name, *((int(np.floor(low)), int(np.ceil(high))) if whole else (low, high)))
+
+
+def q_errors(estimates: Any, counts: Any) -> Any:
+    """Return the factor by which each estimate is wrong; counts below one row are one.
+
+    >>> q_errors(np.array([10.0, 0.2, 4.0]), np.array([5.0, 0.0, 4.0])).tolist()
+    [2.0, 1.0, 1.0]
+    """
+    estimates, counts = np.maximum(estimates, 1.0), np.maximum(counts, 1.0)
+    return np.maximum(estimates, counts) / np.minimum(estimates, counts)
+
+
+def violations(ours: Ours, frame: pd.DataFrame, pairs: int, seed: int) -> Record:
+    """Count random boxes that exceed a larger one, or differ from the sum of their halves."""
+    random = np.random.default_rng(seed + 1)
+    numeric = frame.select_dtypes("number")
+    found = {"pairs": 0, "not_monotone": 0, "not_additive": 0}
+    while found["pairs"] < pairs:
+        size = min(5000, pairs - found["pairs"])
+        boxes = [event_of(query) for query in drawn_queries(frame, 2 * size, random)]
+        boxes = [box for box in boxes if _range(box, numeric)][:size]
+        kinds = [_split(box, numeric, random) for box in boxes]
+        whole, wider, left, right = (
+            ours.model.count([kind[i] for kind in kinds]).value for i in range(4)
+        )
+        slack = 1e-9 * wider
+        found["pairs"] += len(boxes)
+        found["not_monotone"] += int((whole > wider + slack).sum())
+        found["not_additive"] += int((np.abs(whole - left - right) > slack).sum())
+    return found
+
+
+def _range(box: dict[str, Any], numeric: pd.DataFrame) -> str | None:
+    """Return a column with a range in a box."""
+    return next((n for n, cell in box.items() if isinstance(cell, pd.Interval)), None)
+
+
+def _split(box: dict[str, Any], numeric: pd.DataFrame, random: Any) -> list[dict[str, Any]]:
+    """Return a box, a wider one, and its two halves."""
+    name = _range(box, numeric)
+    cell = box[name]
+    middle = cell.left + random.random() * (cell.right - cell.left)
+    grown = pd.Interval(cell.left - random.random(), cell.right + random.random(), closed="both")
+    halves = (
+        pd.Interval(cell.left, middle, closed="both"),
+        pd.Interval(middle, cell.right, closed="right"),
+    )
+    return [box, *({**box, name: each} for each in (grown, *halves))]
+
+
+def tables(records: Records, paper: Paper) -> str:
+    """Return a table of errors and times for each data set."""
+    parts = []
+    for name in dict.fromkeys(r["table"] for r in records):
+        own = {r["estimator"]: r for r in records if r["table"] == name}
+        marked = {
+            figure: best_bold({e: r[figure] for e, r in own.items()}, 2, smaller=True)
+            for figure in QUANTILES
+        }
+        lines = [
+            [
+                LABELS[e],
+                *(marked[figure][e] for figure in QUANTILES),
+                f"{r['batch_ms']:.3f}",
+                shown(r.get("alone_ms"), 2),
+                f"{r['build_s']:.0f}",
+            ]
+            for e, r in own.items()
+        ]
+        head = [name, "50 %", "95 %", "99 %", "max", "ms, together", "ms, alone", "build, s"]
+        parts.append(table(head, lines))
+        parts += [
+            f"{r['pairs']:,} random boxes of {name}: {r['not_monotone']} exceed a larger box, "
+            f"{r['not_additive']} differ from the sum of their parts."
+            for r in own.values()
+            if "pairs" in r
+        ]
+    return "\n\n".join(parts)
+
+
+STUDIES = (
+    Study(
+        "selectivity",
+        "Selectivity",
+        measure,
+        tables,
+        grid={"table": "tables", "estimator": "estimators"},
+        own=("marginals",),
+        page="engines",
+    ),
+)
