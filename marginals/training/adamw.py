@@ -36,9 +36,12 @@ class AdamW:
         self.parameters, self.decay = [p for p, _ in pairs], [d for _, d in pairs]
         self.mean = [torch.zeros_like(p) for p in self.parameters]
         self.square = [torch.zeros_like(p) for p in self.parameters]
-        self.steps = [torch.zeros((), device=p.device) for p in self.parameters]
+        self.steps = [
+            torch.zeros((), dtype=torch.float32, device=p.device) for p in self.parameters
+        ]
         # A step recorded on a GPU reads the rate, and the gradient's scale, from its memory.
-        self.rate = torch.tensor(rate, device=pairs[0][0].device if pairs else None)
+        device = pairs[0][0].device if pairs else None
+        self.rate = torch.tensor(rate, dtype=torch.float32, device=device)
 
     def set_rate(self, rate: float) -> None:
         """Change the learning rate."""
