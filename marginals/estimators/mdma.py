@@ -81,7 +81,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         max_seconds: the most seconds of the fit, instead of those of the effort; a single model
             counts those of its training.
         validation_fraction: the share of rows held out to validate a single model.
-        n_jobs: processes on a CPU; None for all cores, or one for few seconds or rows.
+        n_jobs: processes on a CPU; None for all cores, or one for few seconds.
         device: "cpu", "cuda" or None for a GPU if there is one.
         progress: show a progress bar; None shows it on a terminal only.
         random_state: seed for initialisation, split and batching.

@@ -34,6 +34,11 @@ class Job:
     judges: Rows
     model: Density | None = None
 
+    @property
+    def trained(self) -> bool:
+        """Whether the member takes steps; otherwise its start is the model."""
+        return bool(self.recipe.fit.get("max_steps") != 0)
+
 
 @final
 @dataclass(frozen=True)
@@ -51,9 +56,8 @@ def fit_member(job: Job, device: str) -> Member | None:
     recipe, train, judges = job.recipe, job.train, job.judges
     model = job.model or build(train.evidence, sample_weight=train.weight, **recipe.build)
     model = model.to(device)
-    trained = recipe.fit.get("max_steps") != 0
     try:
-        if trained:
+        if job.trained:
             result = fit(
                 model,
                 train.evidence,
@@ -66,7 +70,7 @@ def fit_member(job: Job, device: str) -> Member | None:
         return None
     with torch.no_grad():
         scores = model.log_value(judges.evidence).double().cpu()
-    if not trained:  # the start is the model
+    if not job.trained:  # the start is the model
         loss = -weighted_mean(scores, judges.weight)
         if not math.isfinite(loss):
             return None

@@ -23,21 +23,30 @@ def fit_in_processes(jobs: Sequence[Job], count: int, device: str) -> Iterator[M
     Every `count`-th member is fitted here, where nothing has to start. The others end by the same
     time of the clock. A process that is killed, as by lack of memory, loses its member.
     """
-    each = max(job.recipe.fit["max_seconds"] for job in jobs)
-    start = time.time()
+    ends = _ends(jobs, count)
     pool = get_reusable_executor(max_workers=count - 1, timeout=_IDLE_SECONDS)
     others = {
-        i: pool.submit(_fit_by, job, device, start + each * (1 + i // count))
-        for i, job in enumerate(jobs)
-        if i % count
+        i: pool.submit(_fit_by, job, device, ends[i]) for i, job in enumerate(jobs) if i % count
     }
     try:
-        with one_thread():
-            mine = [fit_member(job, device) for job in jobs[::count]]
+        mine = [_fit_by(jobs[i], device, ends[i]) for i in range(0, len(jobs), count)]
         yield from (_result(others[i]) if i % count else mine.pop(0) for i in range(len(jobs)))
     except BaseException:
         pool.shutdown(kill_workers=True)
         raise
+
+
+def _ends(jobs: Sequence[Job], count: int) -> list[float]:
+    """Return by when each member must be fitted, if every process takes its own in turn.
+
+    Members that are not trained have no time of their own: the next one makes up for it.
+    """
+    start = time.time()
+    return [
+        start
+        + sum(j.recipe.fit["max_seconds"] for j in jobs[i % count : i + 1 : count] if j.trained)
+        for i in range(len(jobs))
+    ]
 
 
 def _fit_by(job: Job, device: str, end: float) -> Member | None:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
-from marginals.densities.build import couplable
 from marginals.densities.density import Density
 from marginals.densities.em_start import is_sharp
 from marginals.numerics import logsumexp
+from marginals.selection.coupling import copula_options
 from marginals.selection.ensemble import (
     Job,
     Member,
@@ -89,7 +89,7 @@ def search(
         seconds: Time limit, instead of that of the effort.
         device: Where to fit.
         options: The `categories`, `atoms` and `lattices` of `marginals.build`.
-        jobs: Processes on a CPU; None means all cores, or one for few seconds or rows.
+        jobs: Processes on a CPU; None means all cores, or one for few seconds.
         progress: Show a progress bar; None shows it only on a terminal.
         seed: Seed for split, starts and training.
         started: When the seconds began, by `time.monotonic`; now by default.
@@ -101,14 +101,20 @@ def search(
     limit = SECONDS[effort][gpu] if seconds is None else seconds
     limit -= 0.0 if started is None else time.monotonic() - started
     rows = make_rows(data, weight, "data")
-    coupled = couplable(data, **options)
+    copula = copula_options(data, options)
+    coupled = copula["coupled"]
     mixed = bool(options["categories"])
     first = first_recipes(observed_rows(rows), len(coupled), effort, gpu, mixed)
     if is_sharp(data.select(coupled).midpoints()) and effort != "quick":
         first = sharp_recipes(observed_rows(rows), len(coupled)) + first
-    recipes = [recipe.building(**options).seeded(seed + i) for i, recipe in enumerate(first)]
+    recipes = [
+        recipe.building(**(copula if recipe.build["tensor"] == "copula" else options)).seeded(
+            seed + i
+        )
+        for i, recipe in enumerate(first)
+    ]
     with ProgressBar(progress, limit) as bar:
-        alone = jobs is None and (limit < _WORTH_PROCESSES or len(rows) < _FEW_ROWS)
+        alone = jobs is None and limit < _WORTH_PROCESSES
         run = Search(limit, device, 1 if alone else process_count(jobs, effort, device), bar)
         if held is not None:
             judges = make_rows(held, None, "validation")
@@ -203,7 +209,7 @@ class Search:
 
     def fit_all(self, jobs: Sequence[Job], seconds: float) -> list[Member | None]:
         """Fit all jobs within so many seconds, as many at a time as the machine allows."""
-        trained = max(1, sum(job.recipe.fit["max_steps"] > 0 for job in jobs))
+        trained = max(1, sum(job.trained for job in jobs))
         rounds = -(-trained // min(self.at_once, trained))
         each = max(LEAST_SECONDS, seconds / rounds)
         ready = [replace(job, recipe=job.recipe.fitting(max_seconds=each)) for job in jobs]

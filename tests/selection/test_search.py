@@ -130,10 +130,10 @@ def test_an_interrupt_keeps_the_models_fitted(monkeypatch: pytest.MonkeyPatch) -
     data = Evidence.exact(rows(80))
     interrupt_after(monkeypatch, 0)
     with pytest.raises(KeyboardInterrupt):
-        search(data, effort="fast")
+        search(data, effort="fast", jobs=1)
     interrupt_after(monkeypatch, 1)
     with pytest.warns(UserWarning, match="interrupted"):
-        found = search(data, effort="fast")
+        found = search(data, effort="fast", jobs=1)
     assert len(found.members) == 1
 
 

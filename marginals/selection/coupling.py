@@ -1,0 +1,52 @@
+"""Which columns and atoms the copula members of the default take, so that their steps are fast."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from marginals.cells.evidence import Evidence
+from marginals.densities.build import couplable
+
+# Share of the rows from which on an atom of a lattice matters; below, its cell is like any other.
+_LEAST_ATOM = 0.1
+# A column with more atoms off a grid is a list of values, which does not vary with others smoothly.
+_MOST_ATOMS = 3
+# Rows at atoms lack these columns, and each pattern of lacking ones costs as much as a batch.
+_MOST_PATTERNS = 8
+_LOOKED_AT = 4096
+
+
+def copula_options(data: Evidence, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of `marginals.build` for copula members, with the columns to couple.
+
+    Trees take every atom. Copula members leave out rare atoms of lattices, and couple columns with
+    atoms only if there are few patterns of rows at them.
+    """
+    lattices = options.get("lattices") or {}
+    cells = data.rows(slice(_LOOKED_AT))
+    at = {c: _at_atoms(cells, c, points) for c, points in options["atoms"].items()}
+    atoms = {
+        c: points
+        for c, points in options["atoms"].items()
+        if c not in lattices or float(at[c].double().mean()) >= _LEAST_ATOM
+    }
+    coupled = couplable(data, **{**options, "atoms": atoms})
+    plain = [c for c in coupled if c not in atoms]
+    heavy = [c for c in coupled if c in atoms and (c in lattices or len(atoms[c]) <= _MOST_ATOMS)]
+    heavy.sort(key=lambda c: -float(at[c].double().mean()))
+    kept: list[int] = []
+    for column in heavy:
+        together = torch.stack([at[c] for c in (*kept, column)], 1)
+        if len(torch.unique(together, dim=0)) <= _MOST_PATTERNS:
+            kept.append(column)
+    return {**options, "atoms": atoms, "coupled": tuple(sorted([*plain, *kept]))}
+
+
+def _at_atoms(cells: Evidence, column: int, points: Sequence[float]) -> Tensor:
+    """Return which rows are at an atom of a column, (B,)."""
+    found = cells.select([column])
+    low, high = found.lower, found.upper  # (B, 1)
+    atom = torch.tensor(points, dtype=low.dtype, device=low.device)
+    return ((low == atom) | ((low < atom) & (atom <= high))).any(1)
