@@ -8,7 +8,11 @@ import torch
 from torch import Tensor
 
 from marginals import Mixture, build, fit
+from marginals.cells import Evidence
 from marginals.densities.density import Density
+from marginals.training.batches import make_rows
+from marginals.training.config import FitConfig
+from marginals.training.fit import FitRun
 from tests.training.helpers import after, loss_of, mixed_rows, parts, rows, same, small, weights
 
 ONE_BATCH = {"batch_size": 1000, "validation_fraction": 0.0}
@@ -106,3 +110,20 @@ def test_averaging_calms_a_rate_that_is_too_high() -> None:
     # The steps are the same: only the weights evaluated and kept differ.
     assert last[1].train_loss == last[0].train_loss
     assert loss_of(calm, held) == pytest.approx(last[1].validation_loss, rel=1e-12)
+
+
+# Annealing ------------------------------------------------------------------------------------
+
+
+def test_the_rate_falls_to_zero_in_a_line() -> None:
+    x = rows(50)
+    settings = {"annealing": 0.5, "max_steps": 20, "learning_rate": 0.1, **ONE_BATCH}
+    run = FitRun(small(x), make_rows(Evidence.exact(x), None, "data"), None, FitConfig(**settings))
+    run.started = 0.0
+    run.clock = 0.0
+    moves = []
+    for _ in range(20):
+        run.step()
+        moves.append(float(run.state.optimiser.rate))
+    assert moves[:10] == pytest.approx([0.1] * 10)
+    assert moves[10:] == pytest.approx([0.1 * (1 - i / 10) for i in range(10)])
