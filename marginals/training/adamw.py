@@ -41,7 +41,8 @@ class AdamW:
         ]
         # A step recorded on a GPU reads the rate, and the gradient's scale, from its memory.
         device = pairs[0][0].device if pairs else None
-        self.rate = torch.tensor(rate, dtype=torch.float32, device=device)
+        kind = torch.float32 if device is not None and device.type == "cuda" else torch.float64
+        self.rate = torch.tensor(rate, dtype=kind, device=device)
 
     def set_rate(self, rate: float) -> None:
         """Change the learning rate."""
