@@ -192,14 +192,14 @@ class CoupledDensity(LeafDensity):
         known, impossible = cells.without_impossible()
         asked = tuple(range(self.columns)) if columns is None else tuple(columns)
         self.check_columns(asked)
-        found = self.lattices.settle(known)
+        found = self.lattices.settle_few(known)
         plain = not found.is_expanded and not self._has_ranges(found.evidence)
         # The cell of a column itself is no evidence about it.
         again = self.coupled if not plain else tuple(self.lattices.atoms.points)
         alone = [c for c in asked if c in known.columns and c in again]
         parts = self._univariates(found, [c for c in asked if c not in alone])
         for c in alone:
-            parts += self._univariates(self.lattices.settle(known.without(c)), [c])
+            parts += self._univariates(self.lattices.settle_few(known.without(c)), [c])
         out = parts[0] if len(parts) == 1 else Interleaved(parts, asked)
         if impossible is not None:
             others = [cells.without(c) for c in asked]

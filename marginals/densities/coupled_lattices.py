@@ -27,6 +27,8 @@ from marginals.numerics import index_of
 LEAST_STEPS = 0.8
 # The default of `CoupledLattices.most_points`.
 _MOST_POINTS = 4096
+# Points of ranges over which univariates are mixed.
+_FEW_POINTS = 64
 # Points at which the slope of a learned scale is compared, besides those where its units bend.
 _PROBES = 32
 
@@ -218,6 +220,10 @@ class CoupledLattices(nn.Module):
         found = self._settled(marked.evidence, self.most_points if most is None else most)
         return found._replace(place=marked.place[found.place], rows=len(evidence))
 
+    def settle_few(self, evidence: Evidence) -> Settled:
+        """Settle evidence for univariates given it, each of which is a mixture over its points."""
+        return self.settle(evidence, min(self.most_points, _FEW_POINTS))
+
     def settle_once(self, evidence: Evidence) -> Settled | None:
         """Settle rows for training, each as one row; None if some row would become several.
 
@@ -251,10 +257,10 @@ class CoupledLattices(nn.Module):
         ranges = any(known.intervals.intersection(self.columns) for known in evidence)
         return ranges or self.atoms.unmarked(*evidence)
 
-    def batches(self, evidence: Evidence, size: int) -> Iterator[Settled]:
+    def batches(self, evidence: Evidence, size: int, most: int | None = None) -> Iterator[Settled]:
         """Settle batches of rows, which become about `size` rows each."""
         for part in evidence.batches(max(1, size // self.points_of(evidence))):
-            yield self.settle(part)
+            yield self.settle(part, most)
 
     def sum_given(
         self,
@@ -286,7 +292,9 @@ class CoupledLattices(nn.Module):
         log_given = given.summed(each)
         shares = each + given.log_widths().to(each) - log_given[given.place]
         out, first = [], 0
-        for part in self.batches(asked, max(1, size // int(given.counts().max()))):
+        points = int(given.counts().max())
+        # Together they have at most `most_points`, as one row of both would.
+        for part in self.batches(asked, max(1, size // points), max(1, self.most_points // points)):
             mine, theirs = _pairs(part, given, place[first : first + part.rows])
             first += part.rows
             used, back = theirs.unique(return_inverse=True)
