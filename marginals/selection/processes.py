@@ -13,8 +13,6 @@ from marginals.selection.ensemble import Job, Member, fit_member
 
 # Seconds that every member has.
 LEAST_SECONDS = 0.5
-# Seconds after which idle processes end; until then another search finds them ready.
-_IDLE_SECONDS = 60
 
 
 def fit_in_processes(jobs: Sequence[Job], count: int, device: str) -> Iterator[Member | None]:
@@ -24,16 +22,16 @@ def fit_in_processes(jobs: Sequence[Job], count: int, device: str) -> Iterator[M
     time of the clock. A process that is killed, as by lack of memory, loses its member.
     """
     ends = _ends(jobs, count)
-    pool = get_reusable_executor(max_workers=count - 1, timeout=_IDLE_SECONDS)
+    pool = get_reusable_executor(max_workers=count - 1)
     others = {
         i: pool.submit(_fit_by, job, device, ends[i]) for i, job in enumerate(jobs) if i % count
     }
     try:
         mine = [_fit_by(jobs[i], device, ends[i]) for i in range(0, len(jobs), count)]
         yield from (_result(others[i]) if i % count else mine.pop(0) for i in range(len(jobs)))
-    except BaseException:
+    finally:
+        # Left to the end of the program, they would be reported as leaks.
         pool.shutdown(kill_workers=True)
-        raise
 
 
 def _ends(jobs: Sequence[Job], count: int) -> list[float]:
