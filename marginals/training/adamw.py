@@ -18,7 +18,7 @@ class AdamW:
     """Loshchilov and Hutter's AdamW.
 
     Args:
-        named: the parameters, of which those that need a gradient are learned.
+        parameters: those that need a gradient are learned.
         rate: the learning rate.
         decay: the decoupled weight decay of each parameter.
 
@@ -31,8 +31,10 @@ class AdamW:
     tensor([0.9000], requires_grad=True)
     """
 
-    def __init__(self, named: Sequence[nn.Parameter], rate: float, decay: Sequence[float]) -> None:
-        pairs = [(p, d) for p, d in zip(named, decay, strict=True) if p.requires_grad]
+    def __init__(
+        self, parameters: Sequence[nn.Parameter], rate: float, decay: Sequence[float]
+    ) -> None:
+        pairs = [(p, d) for p, d in zip(parameters, decay, strict=True) if p.requires_grad]
         self.parameters, self.decay = [p for p, _ in pairs], [d for _, d in pairs]
         self.mean = [torch.zeros_like(p) for p in self.parameters]
         self.square = [torch.zeros_like(p) for p in self.parameters]
