@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, final
 import torch
 from torch import Tensor
 
+from marginals.numerics import select
+
 if TYPE_CHECKING:
     from marginals.cells.evidence import Evidence
 
@@ -46,7 +48,7 @@ class DistinctCells:
             return self
         at = [self.columns.index(c) for c in columns if c in self.columns]
         table = self.table.select([self.columns[i] for i in at])
-        return DistinctCells(table, self.index[at], self.partial)
+        return DistinctCells(table, select(self.index, at), self.partial)
 
     def renamed(self, names: Sequence[int] | Mapping[int, int]) -> "DistinctCells":
         """Call column c `names[c]`."""

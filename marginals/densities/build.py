@@ -65,6 +65,7 @@ def build(
     alone: Sequence[int] = (),
     init: Init = "data",
     sample_weight: Tensor | None = None,
+    seconds: float | None = None,
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
 ) -> TensorDensity | CoupledDensity:
@@ -99,6 +100,7 @@ def build(
             spreads. EM needs two rows; with one it is "data".
         sample_weight: One weight per row, which "em" and "scales" use; the other starts do not
             depend on how often a row counts.
+        seconds: Time limit of "em" and "scales" for copula components.
         dtype: Dtype of the parameters.
         seed: Seed for the start and a random tree.
 
@@ -137,7 +139,7 @@ def build(
         how: Parametrisation = "softplus" if init == "paper" else "softmax"
         model = TensorDensity(families, _tensor(tensor, x, width, tree, pool, how, seed))
     model = model.to(dtype)
-    start(model, x, init, seed, evidence)
+    start(model, x, init, seed, evidence, seconds)
     return model.to(evidence.lower.device)
 
 
@@ -148,13 +150,17 @@ def start(
     init: Init = "data",
     seed: int = 0,
     evidence: Evidence | None = None,
+    seconds: float | None = None,
 ) -> None:
-    """Set all parameters for data `x` (N, D), NaN where missing: the middles of `evidence`."""
+    """Set all parameters for data `x` (N, D), NaN where missing: the middles of `evidence`.
+
+    EM of copula components stops after the seconds.
+    """
     if init not in ("data", "paper", "em", "scales"):
         raise ValueError(f"Expected `init` to be 'data', 'paper', 'em' or 'scales'; got {init!r}.")
     if init in ("em", "scales"):
         if isinstance(model, CoupledDensity) and len(x) > 1:
-            start_by_em(model, x, seed, scales=init == "scales")
+            start_by_em(model, x, seed, init == "scales", seconds)
             return
         closed = all(family.has_closed_form_start for family in model.leaves)
         by_em = init == "em" and len(x) > 1 and closed

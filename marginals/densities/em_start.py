@@ -1,51 +1,47 @@
-"""Start copula components from a Gaussian mixture, fitted by EM on the learned scale.
+"""Start copula components from a mixture fitted by EM on the learned scale.
 
 EM finds clusters in a hundredth of the time that gradients need. With one factor less than columns
 the components are those of the mixture; with fewer factors they keep the strongest directions.
 """
 
-import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
 import torch
 from torch import Tensor
 
 from marginals.densities.coupled import CoupledDensity
+from marginals.densities.stepwise_em import MixedRows, StepwiseEM
 from marginals.leaves import CategoricalLeaves, SharedLeaves
-from marginals.runtime.threads import blas_threads_for
+from marginals.runtime.threads import threads_for
 
-if TYPE_CHECKING:
-    from sklearn.mixture import GaussianMixture
-
-# Variance added to each column, in units of the learned scale, so that a component of few rows does
-# not collapse on them.
-_RIDGE = 3e-3
-# Directions with less variance than this, such as the difference of two columns that nearly equal
-# each other, are stretched to unit variance, so that the ridge is small next to them too.
-_SHARP, _SHARPEST = 0.01, 1e-12
+# Deviation that each column has at least within a component, on the learned scale, so that a
+# component of few rows does not collapse on them; and its share of what the other columns leave
+# open, which is less where columns nearly determine each other.
+_FLOOR, _OPEN = 0.01, 0.2
+_LEAST_FLOOR = 1e-6
+# Directions with variances between these are sharp.
+_SHARPEST, _SHARP = 1e-12, 0.01
 # Directions with less variance than this, relative to the columns', are lost in training's noise.
 _BLURRED = 0.005
-# Rows to use: enough for a start, and EM visits each about a hundred times.
-_MOST_ROWS = 20_000
 _ROUNDS = 10
-# Categories to use as columns: EM inverts matrices of all columns, and rare categories say little.
-_MOST_INDICATORS = 50
+# Rows whose posteriors start the columns that are not coupled.
+_MOST_SHARES = 20_000
 
 
 @torch.no_grad()
-def start_by_em(model: CoupledDensity, x: Tensor, seed: int = 0, scales: bool = False) -> None:
+def start_by_em(
+    model: CoupledDensity,
+    x: Tensor,
+    seed: int = 0,
+    scales: bool = False,
+    seconds: float | None = None,
+) -> None:
     """Set all parameters of a model for data `x` (N, D), NaN where missing.
 
-    Missing cells are filled by regression on the others, with noise. Columns that are not coupled
-    take part as numbers, frequent categories as indicators. EM starts from clusters, or with
-    `scales` from components with one centre and growing spread, which find joint tails.
+    Missing numbers are filled by regression on the others, with noise. Numbers that are not
+    coupled take part in EM as if they were. EM starts from rows, or with `scales` from components
+    with one centre and growing spread, which find joint tails. It stops after the seconds.
     """
-    # Imported here: most sessions start no mixture, and these take most of a second.
-
     generator = torch.Generator().manual_seed(seed)
-    x = model.lattices.atoms.apart(x[torch.randperm(len(x), generator=generator)[:_MOST_ROWS]])
+    x = model.lattices.atoms.apart(x[torch.randperm(len(x), generator=generator)])
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
         family.scale_to(x[:, list(owned)].T)
         if isinstance(family, SharedLeaves):
@@ -53,29 +49,28 @@ def start_by_em(model: CoupledDensity, x: Tensor, seed: int = 0, scales: bool = 
             family.learned.start(noise=0.0)
             if scales:  # compress the middle, so that tails are long on this scale
                 family.learned.gate.fill_(-1.1)
-    points = _points(model, x)  # (N, P), the coupled columns first
-    filled = _filled(points, generator)
-    width, diagonal = model.couplings.size[1], model.couplings.rank == 0
-    stretch = _stretch(filled, diagonal)  # (P, P)
-    stretched = (filled @ stretch).numpy()
-    mixture, shares = _fitted(stretched, min(width, len(x)), diagonal, seed, scales)
-    # If there are more components than rows, the components repeat.
-    order = torch.arange(width) % len(mixture.weights_)
-    for family, owned in list(zip(model.leaves, model.leaves.owned, strict=True))[1:]:
-        family.start_weighted(x[:, list(owned)].T, shares[:, order])
-    coupled = len(model.coupled)
-    back = torch.linalg.inv(stretch)
-    location = (torch.from_numpy(mixture.means_) @ back)[order, :coupled]  # (K, J)
-    covariance = torch.from_numpy(mixture.covariances_)[order]
-    covariance = covariance.diag_embed() if diagonal else covariance  # (K, P, P)
-    covariance = back.T @ covariance @ back
-    covariance = _without_floor(model, covariance[:, :coupled, :coupled])
-    scale = covariance.diagonal(dim1=-2, dim2=-1).sqrt()
     first = model.leaves.families[0]
     assert isinstance(first, SharedLeaves)
-    first.set_components(location.T, scale.T)
+    rows = _mixed_rows(model, x, generator)  # the coupled columns first
+    lattice = (2 * model.lattices.log_floor(first, model.coupled)).exp().double()  # (J,)
+    noise = torch.cat([lattice, lattice.new_zeros(rows.points.shape[1] - len(lattice))])
+    floors = (noise + _least_deviations(rows.points).square()).sqrt()
+    width, diagonal = model.couplings.size[1], model.couplings.rank == 0
+    # If there are more components than rows, the components repeat.
+    stretch = None if diagonal else sharp_stretch(rows.points)
+    em = StepwiseEM(rows, min(width, len(rows)), floors, diagonal, stretch, seed)
+    with threads_for(len(rows) * width):
+        mixture = em.fit(em.growing() if scales else None, seconds)
+    order = torch.arange(width) % em.width
+    shares = em.shares(mixture, _MOST_SHARES)[:, order]  # (N, K)
+    for family, owned in list(zip(model.leaves, model.leaves.owned, strict=True))[1:]:
+        family.start_weighted(x[: len(shares), list(owned)].T, shares)
+    coupled = len(model.coupled)
+    covariance = mixture.covariances[order, :coupled, :coupled] - lattice.diag()  # (K, J, J)
+    scale = covariance.diagonal(dim1=-2, dim2=-1).sqrt()
+    first.set_components(mixture.means[order, :coupled].T, scale.T)
     correlation = covariance / (scale[:, :, None] * scale[:, None])
-    model.couplings.start_as(torch.from_numpy(mixture.weights_)[order], correlation)
+    model.couplings.start_as(mixture.weights[order], correlation)
 
 
 def is_sharp(x: Tensor) -> bool:
@@ -90,11 +85,12 @@ def is_sharp(x: Tensor) -> bool:
     return bool(torch.linalg.eigvalsh(correlation)[0] < _BLURRED)
 
 
-def _stretch(points: Tensor, diagonal: bool) -> Tensor:
-    """Return the matrix (P, P) that stretches sharp directions of points (N, P)."""
+def sharp_stretch(points: Tensor) -> Tensor:
+    """Return the matrix (P, P) that stretches sharp directions of points (N, P) to unit variance.
+
+    Such is the difference of two columns that nearly equal each other.
+    """
     eye = torch.eye(points.shape[1], dtype=points.dtype)
-    if diagonal:  # columns are independent within components: no direction but theirs counts
-        return eye
     values, vectors = torch.linalg.eigh(torch.cov(points.T).reshape(eye.shape))
     sharp = (values < _SHARP) & (values > _SHARPEST)
     if not bool(sharp.any()):
@@ -103,86 +99,34 @@ def _stretch(points: Tensor, diagonal: bool) -> Tensor:
     return vectors * factor @ vectors.T
 
 
-def _without_floor(model: CoupledDensity, covariance: Tensor) -> Tensor:
-    """Take the noise that lattices add off covariances (K, J, J), as far as they stay positive."""
-    first = model.leaves.families[0]
-    assert isinstance(first, SharedLeaves)
-    added = (2 * model.lattices.log_floor(first, model.coupled)).exp().double()  # (J,)
-    root = torch.linalg.cholesky(covariance)
-    relative = torch.linalg.solve_triangular(root, added.sqrt().diag().to(root), upper=False)
-    largest = torch.linalg.matrix_norm(relative, 2).square()  # (K,)
-    share = (0.95 / largest.clamp_min(1e-12)).clamp(max=1.0)
-    return covariance - share[:, None, None] * added.diag()
+def _least_deviations(points: Tensor) -> Tensor:
+    """Return the least deviation of each column of points (N, P) within a component, (P,)."""
+    columns = points.shape[1]
+    covariance = torch.cov(points.T).reshape(columns, columns)
+    values, vectors = torch.linalg.eigh(covariance)
+    # A column that others determine exactly has nothing left open.
+    precision = (vectors.square() / values.clamp_min(_LEAST_FLOOR**2)).sum(1)
+    return (_OPEN * precision.rsqrt()).clamp(_LEAST_FLOOR, _FLOOR)
 
 
-def _fitted(
-    points: Any, width: int, diagonal: bool, seed: int, scales: bool
-) -> "tuple[GaussianMixture, Tensor]":
-    """Fit a Gaussian mixture; return it with the posterior of each row, (N, K)."""
-    # scikit-learn is slow to import, and queries do not need it.
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.mixture import GaussianMixture
-
-    mixture = GaussianMixture(
-        width,
-        covariance_type="diag" if diagonal else "full",
-        reg_covar=_RIDGE,
-        random_state=seed % (1 << 32),
-        **(_growing(points, width, diagonal) if scales else {}),
-    )
-    with warnings.catch_warnings(), blas_threads_for(points.size * width):
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not have converged
-        mixture.fit(points)
-        return mixture, torch.from_numpy(mixture.predict_proba(points))
-
-
-def _growing(points: Any, width: int, diagonal: bool) -> dict[str, Any]:
-    """Return the start of a mixture whose components differ only in spread."""
-    spreads = np.geomspace(0.4, 2.0, width) if width > 1 else np.ones(1)
-    covariance = np.cov(points.T).reshape(points.shape[1], -1) + _RIDGE * np.eye(points.shape[1])
-    precision = 1 / covariance.diagonal() if diagonal else np.linalg.inv(covariance)
-    return {
-        "weights_init": np.full(width, 1 / width),
-        "means_init": np.repeat(points.mean(0)[None], width, 0),
-        "precisions_init": np.stack([precision / spread**2 for spread in spreads]),
-    }
-
-
-def _points(model: CoupledDensity, x: Tensor) -> Tensor:
-    """Return rows as points (N, P) for a Gaussian mixture."""
-    parts = []
+def _mixed_rows(model: CoupledDensity, x: Tensor, generator: torch.Generator) -> MixedRows:
+    """Return rows (N, D) as numbers on their scales, without gaps, and categories."""
+    numbers, codes, categories = [], [], []
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
         own = x[:, list(owned)]
         if isinstance(family, CategoricalLeaves):
-            if family.common:
-                continue
-            parts.append(category_indicators(own, family.categories))
+            if not family.common:
+                codes.append(torch.where(own.isnan(), -1.0, own).long())
+                categories += list(family.categories)
         elif isinstance(family, SharedLeaves):
             on_scale = family.scale(own.T, range(len(owned)))[0].T.double()
-            parts.append(torch.where(own.isnan(), torch.nan, on_scale))
+            numbers.append(torch.where(own.isnan(), torch.nan, on_scale))
         else:
             middle = own.nanmean(0)
             spread = (own - middle).square().nanmean(0).sqrt()
-            parts.append((own - middle) / torch.where(spread > 0, spread, 1.0))
-    return torch.cat(parts, 1)
-
-
-def category_indicators(codes: Tensor, categories: Sequence[int]) -> Tensor:
-    """Return indicators (N, P) of all categories except the first of each column.
-
-    Among very many, keep those that vary most: the shares nearest to half of the observed cells.
-    """
-    found = []
-    for column, count in enumerate(categories):
-        seen = codes[codes[:, column].isfinite(), column].long().clamp(0, count - 1)
-        share = torch.bincount(seen, minlength=count)[1:] / max(1, len(seen))
-        found += [(s * (1 - s), column, code) for code, s in enumerate(share.tolist(), 1)]
-    if len(found) > _MOST_INDICATORS:
-        found = sorted(found, reverse=True)[:_MOST_INDICATORS]
-    places = [column for _, column, _ in found]
-    own = codes[:, places]
-    hit = (own == torch.tensor([code for *_, code in found])).double()
-    return torch.where(own.isnan(), torch.nan, hit)
+            numbers.append((own - middle) / torch.where(spread > 0, spread, 1.0))
+    code = torch.cat(codes, 1) if codes else torch.zeros(len(x), 0, dtype=torch.long)
+    return MixedRows(_filled(torch.cat(numbers, 1), generator), code, categories)
 
 
 def _filled(points: Tensor, generator: torch.Generator) -> Tensor:

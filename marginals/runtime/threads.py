@@ -7,12 +7,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import final
 
 import torch
-from threadpoolctl import threadpool_limits
 
-# Floats per training step, and per EM iteration. Below, threads spend more time waiting for each
-# other than computing: EM multiplies tall, narrow matrices, which scale worse.
+# Floats per training step. Below, threads spend more time waiting for each other than computing.
 _WORTH_THREADS = 8_000_000
-_WORTH_BLAS_THREADS = 32_000_000
 
 
 @final
@@ -57,11 +54,6 @@ class SharedSetting:
                     self._undo()
 
 
-_ONE_BLAS_THREAD = SharedSetting(
-    lambda: threadpool_limits(1, user_api="blas").restore_original_limits
-)
-
-
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Run the torch operations of the calling thread on one thread inside a `with` block.
@@ -81,11 +73,6 @@ def one_thread() -> Iterator[None]:
 def threads_for(floats: int) -> AbstractContextManager[None]:
     """Use one torch thread for training steps on few floats, else torch's default number."""
     return nullcontext() if floats >= _WORTH_THREADS else one_thread()
-
-
-def blas_threads_for(floats: int) -> AbstractContextManager[None]:
-    """Use one thread in NumPy's and SciPy's linear algebra for few floats, else their default."""
-    return nullcontext() if floats >= _WORTH_BLAS_THREADS else _ONE_BLAS_THREAD.on()
 
 
 # Queries ------------------------------------------------------------------------------------------

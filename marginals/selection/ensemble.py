@@ -1,6 +1,7 @@
 """Members of an ensemble: models fitted to the same rows and weighted by held-out scores."""
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from marginals.training.batches import Rows
 from marginals.training.fit import fit
 from marginals.training.result import FitError, FitResult
 
+# Share of a member's seconds for its start by EM, if steps follow; and the least for these.
+_START_SHARE, _LEAST_SECONDS = 0.6, 0.1
 # Members with less weight are dropped.
 _LEAST = 0.01
 # Held-out rows that the even weights of the members kept are worth: few rows say little about them.
@@ -54,8 +57,19 @@ class Member:
 def fit_member(job: Job, device: str) -> Member | None:
     """Fit one member; return None if its loss does not stay finite."""
     recipe, train, judges = job.recipe, job.train, job.judges
-    model = job.model or build(train.evidence, sample_weight=train.weight, **recipe.build)
+    begun, settings = time.monotonic(), dict(recipe.fit)
+    limit = settings.get("max_seconds")
+    if job.model is None:
+        share = _START_SHARE if job.trained else 1.0
+        seconds = None if limit is None else share * limit
+        model: Density = build(
+            train.evidence, sample_weight=train.weight, seconds=seconds, **recipe.build
+        )
+    else:
+        model = job.model
     model = model.to(device)
+    if limit is not None:
+        settings["max_seconds"] = max(_LEAST_SECONDS, limit - (time.monotonic() - begun))
     try:
         if job.trained:
             result = fit(
@@ -64,7 +78,7 @@ def fit_member(job: Job, device: str) -> Member | None:
                 sample_weight=train.weight,
                 validation=judges.evidence,
                 validation_weight=judges.weight,
-                **{"progress": False} | recipe.fit,
+                **{"progress": False} | settings,
             )
     except FitError:
         return None
@@ -74,7 +88,7 @@ def fit_member(job: Job, device: str) -> Member | None:
         loss = -weighted_mean(scores, judges.weight)
         if not math.isfinite(loss):
             return None
-        result = FitResult((), 0, loss, "max_steps", 0.0)
+        result = FitResult((), 0, loss, "max_steps", time.monotonic() - begun)
     return Member(recipe, model, result, scores)
 
 

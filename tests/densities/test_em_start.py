@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import torch
 from sklearn.mixture import GaussianMixture
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from marginals import build, fit
 from marginals.densities.coupled import CoupledDensity
-from marginals.densities.em_start import category_indicators
 
 
 def clusters(n: int = 600) -> np.ndarray:
@@ -109,35 +107,3 @@ def test_rows_count_by_their_weight() -> None:
     assert reached["plain"] < reached["repeated"] - 0.1
     with pytest.raises(ValueError, match="`sample_weight` to hold one weight for each of the 300"):
         build(x, sample_weight=often[:7], **options)
-
-
-def test_many_categories_take_part_as_few_columns() -> None:
-    codes = torch.arange(2000).remainder(400).double()[:, None]
-    codes[:1000, 0] = torch.arange(1000).remainder(2).double()  # two that are frequent
-    codes[::50] = torch.nan
-    found = category_indicators(codes, [400])
-    assert found.shape == (2000, 50)
-    assert float(found.nansum(0).max()) == float((codes == 1).sum())
-    assert bool(found[::50].isnan().all())
-    # Few categories are all there, in order.
-    few = torch.tensor([[0.0, 1.0], [2.0, 0.0], [1.0, torch.nan]])
-    assert category_indicators(few, [3, 2]).tolist()[:2] == [[0, 0, 1], [0, 1, 0]]
-
-
-def test_small_starts_use_one_thread_of_blas(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-
-    def fit(self: GaussianMixture, *arguments: object) -> GaussianMixture:
-        seen.append(blas_threads())
-        return plain(self, *arguments)
-
-    plain = GaussianMixture.fit
-    monkeypatch.setattr(GaussianMixture, "fit", fit)
-    with threadpool_limits(2, user_api="blas"):
-        build(torch.from_numpy(clusters()), tensor="copula", width=2, rank=1, init="em")
-        assert seen == [{1}]
-        assert blas_threads() == {2}
-
-
-def blas_threads() -> set[int]:
-    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
