@@ -121,7 +121,8 @@ class Study:
 
 # The module of each study, which lists it in the constant STUDIES; in the order of the pages.
 MODULES = {
-    **{"toy": "toy", "information": "information", "missing": "missing", "causal": "causal"},
+    **{"toy": "toy", "information": "information", "information-training": "information"},
+    **{"missing": "missing", "causal": "causal"},
     **{"density": "likelihood", "appendix": "appendix", "universality": "universality"},
     **{"copulas": "copulas", "anomalies-missing": "anomalies"},
     **{"likelihood": "likelihood", "starts": "likelihood", "members": "likelihood"},

@@ -6,14 +6,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
-from studies import anomalies, appendix, imputation, information, missing, prediction, toy
+from studies import anomalies, appendix, imputation, missing, prediction, toy
 from studies.causal import graphs
 from studies.data.density import FOLDS
 from studies.harness.page import DOCS, END, START
 from studies.harness.results import newest, read
 from studies.harness.study import find
 from studies.imputation import compared, fair_crps
+from studies.information import gaussian, tasks, training
 from studies.likelihood import paper_table, scoreboard
 from studies.models.imputers import Filled, predictive_interval
 from studies.prediction import of_classes, of_numbers, pinball_crps
@@ -215,15 +217,44 @@ def test_tables_of_information_tell_the_error_of_the_mean_over_seeds() -> None:
         {**line, "seed": 0, "values": [1.2, 2.0], "seen_values": [2.0, 2.0]},
         {**line, "seed": 1, "values": [1.0, 2.4], "seen_values": [2.0, 2.0]},
     ]
-    lines = information.tables(records, {}).splitlines()
+    lines = gaussian.tables(records, {}).splitlines()
     assert lines[4] == "| 1 | 1.000 | 1.100 ± 0.141 |"
     assert lines[-1].startswith("| paper's model | 100 | 2 | 0.1500 | 0.2000 | 0.5000 |")
 
 
+def test_the_rate_is_halved_as_by_torch() -> None:
+    from torch import nn, optim
+
+    theirs = optim.SGD([nn.Parameter(torch.ones(1))], lr=3e-3)
+    options = {"patience": 3, "factor": 0.5, "min_lr": training.LEAST_RATE}
+    schedule = optim.lr_scheduler.ReduceLROnPlateau(theirs, **options)
+    ours = training.plateau(3e-3, 3)
+    rng = np.random.default_rng(0)
+    for step in range(200):
+        loss = 20 + rng.normal() - 0.01 * step
+        schedule.step(loss)
+        assert ours(step, loss) == pytest.approx(theirs.param_groups[0]["lr"])
+
+
+def test_the_curve_of_training_says_what_comes_closest() -> None:
+    line = {"start": "paper", "width": 9, "rate": 0.01, "schedule": "plateau", "steps": 8000}
+    line |= {"exact": [1.0, 3.0], "nats_short": 0.5, "seed": 0}
+    records = [
+        {**line, "at": 4000, "values": [0.5, 2.5]},
+        {**line, "at": 8000, "values": [0.5, 2.7]},
+        {**line, "seed": 1, "at": 4000, "values": [0.5, 1.5]},
+        {**line, "schedule": "line", "at": 8000, "values": [1.0, 2.8]},
+    ]
+    text = training.tables(records, {})
+    assert text.startswith("Closest to the exact values: 0.950 of them, after 8,000 steps of 9 ")
+    assert "As the authors train: 0.625 after 4,000 steps and 0.800 after 8,000 steps." in text
+    assert "(authors) | 0.01 | 0.625 ± 0.177 | 0.800 |" in text
+
+
 def test_tasks_are_solved_within_a_tenth() -> None:
-    assert information.solved(0.95, 1.0)
-    assert information.solved(2.19, 2.0)
-    assert not information.solved(2.3, 2.0)
+    assert tasks.solved(0.95, 1.0)
+    assert tasks.solved(2.19, 2.0)
+    assert not tasks.solved(2.3, 2.0)
     shared = {"seed": 0, "method": "quick", "cpu_seconds": 2.0, "exact": 1.0}
     records = [
         {**shared, "task": "a", "value": 0.95, "solved": True},
