@@ -78,5 +78,5 @@ STUDY = Study(
     measure,
     tables,
     grid={"by": "by"},
-    page=None,
+    page="causal",
 )

@@ -85,6 +85,7 @@ class Study:
             records' figures. A job is a dict of words and numbers, which its records repeat.
         tables: Records without failures and the config's `[paper.figures]` to Markdown.
         figures: Records and arrays to pictures by name.
+        facts: Records to the figures that the text of pages may quote, by name.
         grid: Names of a job's values to the settings that list them; jobs are all combinations.
         jobs: Settings, seed and context to jobs in order, for a study whose jobs are no grid.
         key: Names of further values that tell records apart, besides the seed.
@@ -100,6 +101,7 @@ class Study:
     measure: Callable[[Settings, int, Context, Record], Record | Iterable[Record]]
     tables: Callable[[Records, Paper], str]
     figures: Callable[[Records, Arrays], "dict[str, Figure]"] = lambda records, arrays: {}
+    facts: Callable[[Records], dict[str, str]] = lambda records: {}
     grid: Mapping[str, str] = field(default_factory=dict)
     jobs: Callable[[Settings, int, Context], Iterable[Record]] | None = None
     key: tuple[str, ...] = ()

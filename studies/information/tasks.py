@@ -85,6 +85,25 @@ def by_task(records: Records, figure: str) -> pd.DataFrame:
     return wide.reindex(index=frame["task"].unique(), columns=present(METHODS, wide))
 
 
+def facts(records: Records) -> dict[str, str]:
+    """Return the tasks that each method solves, and the largest error on the Gaussian by rows."""
+    solved_by = by_task(records, "solved")
+    found = {f"solved.{m}": _counted(solved_by[m]) for m in solved_by}
+    sizes = sorted({r["rows"] for r in pick(records, task=GAUSSIAN)})
+    return found | {f"error.{rows}": f"{largest_error(records, rows):.4f}" for rows in sizes}
+
+
+def _counted(is_solved: "pd.Series[Any]") -> str:
+    return f"{int(is_solved.dropna().sum())} of {is_solved.notna().sum()}"
+
+
+def largest_error(records: Records, rows: int) -> float:
+    """Return the largest error over all k and seeds on the Gaussian."""
+    own = pick(records, task=GAUSSIAN, rows=rows)
+    pairs = [pair for r in own for pair in zip(r["values"], r["exact"], strict=True)]
+    return max(abs(value - exact) for value, exact in pairs)
+
+
 def tables(records: Records, paper: Paper) -> str:
     """Return the tasks solved, all estimates, and the largest error on the Gaussian."""
     parts = []
@@ -94,8 +113,8 @@ def tables(records: Records, paper: Paper) -> str:
         )
         exact = {r["task"]: r["exact"] for r in records}
         lines = [
-            f"- {METHODS[method]}: {int(is_solved[method].dropna().sum())} of "
-            f"{is_solved[method].notna().sum()}, {seconds[method].mean():.3g} CPU seconds each"
+            f"- {METHODS[method]}: {_counted(is_solved[method])}, "
+            f"{seconds[method].mean():.3g} CPU seconds each"
             for method in values
         ]
         rows = []
@@ -111,10 +130,8 @@ def tables(records: Records, paper: Paper) -> str:
     if gaussian:
         rows = []
         for count in sorted({r["rows"] for r in gaussian}):
-            own = pick(gaussian, rows=count)
-            pairs = [pair for r in own for pair in zip(r["values"], r["exact"], strict=True)]
-            worst = max(abs(value - exact) for value, exact in pairs)
-            rows.append([str(count), str(len(own)), f"{worst:.4f} nats"])
+            seeds = len(pick(gaussian, rows=count))
+            rows.append([str(count), str(seeds), f"{largest_error(records, count):.4f} nats"])
         parts += [
             "## The paper's Gaussian of 16 columns",
             table(["rows", "seeds", "largest error"], rows),
@@ -168,6 +185,7 @@ STUDY = Study(
     measure,
     tables,
     figures,
+    facts,
     jobs=jobs,
     key=("task", "method", "rows"),
     parts=("methods", "gaussian_rows", "most"),

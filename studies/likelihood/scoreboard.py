@@ -152,6 +152,14 @@ def entries(records: Records) -> list[Entry]:
     return made
 
 
+def facts(records: Records) -> dict[str, str]:
+    """Return the mean of each data set and model, with its spread over seeds."""
+    return {
+        f"{entry.name}.{entry.model}": _cell(entry, math.inf)
+        for entry in sorted(entries(records), key=lambda entry: not entry.partial)
+    }
+
+
 def tables(records: Records, paper: Paper) -> str:
     """Return the overview, our margins on small sets, and a table for each data set."""
     found = entries(records)
@@ -313,6 +321,7 @@ STUDY = Study(
     measure,
     tables,
     figures,
+    facts,
     jobs=jobs,
     key=("set", "model", "fold", "partial"),
     parts=("sets", "models", "partial", "seconds", "ours_seconds", "width", "most_folds"),
