@@ -128,7 +128,7 @@ def facts(records: Records) -> dict[str, str]:
     for metric, smaller in SMALLER.items():
         means = by_place(records, metric)
         by_model = {
-            label: fmean(scores)
+            label.split(",")[0]: fmean(scores)
             for model, label in LABELS.items()
             if (scores := [fmean(own) for place, own in means.items() if place[2] == model])
         }

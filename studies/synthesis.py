@@ -1,6 +1,7 @@
 """Quality of synthetic rows of mixed tables, with plain baselines."""
 
 import time
+from contextlib import nullcontext
 from statistics import fmean
 from typing import Any
 
@@ -11,6 +12,7 @@ from marginals import MDMA, synthesis_report
 from marginals.synthesis import column_detection
 from studies.data.tables import read_table
 from studies.harness.drawing import legend, open_frame, panels
+from studies.harness.machine import processor_seconds
 from studies.harness.study import (
     Arrays,
     Context,
@@ -50,10 +52,11 @@ PUBLISHED = {
 
 def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
     """Draw as many rows as are fitted and report on them."""
-    options = {"max_steps": settings.max_steps, "width": 4} if settings.max_steps else {}
-    options = options if job["model"] == "marginals" else {}
+    options: Record = {"max_steps": settings.max_steps, "width": 4} if settings.max_steps else {}
+    options |= {"n_jobs": 1} if settings.alone else {}
     frame = read_table(job["table"], context)
-    return measured(frame, job["model"], seed, rows=settings.rows, **options)
+    with processor_seconds() if settings.alone else nullcontext():
+        return measured(frame, job["model"], seed, rows=settings.rows, **options)
 
 
 def measured(
@@ -61,7 +64,7 @@ def measured(
 ) -> Record:
     """Report on drawn rows; "holdout" stands for rows held out. At most `rows` rows are used.
 
-    Ours is also checked on the rows held out, by `MDMA.check`.
+    Ours has the options, and is also checked on the rows held out, by `MDMA.check`.
 
     Gaps of random real rows are put into drawn rows, so that no model is recognised by them.
     """

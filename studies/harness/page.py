@@ -17,8 +17,7 @@ from studies.harness.drawing import DPI, STYLE
 from studies.harness.results import FOLDER, Results, newest, read
 from studies.harness.study import MODULES, Record, Study, check_choice, find
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 IMAGES = DOCS / "images"
 SHOWN: tuple[Size, ...] = ("full", "quick")  # the tiny size only shows that the code runs
 START, END = "<!-- measured: written by `python -m studies page` -->", "<!-- end of measured -->"
@@ -99,9 +98,11 @@ def caption(results: Results) -> str:
             (run["gpu"] if run["device"] != "cpu" else f"{run['cpu']} CPU" for run in runs),
         )
     )
-    plural = "s" if len(commits) > 1 else ""
     when = " to ".join(sorted({min(dates), max(dates)}))
-    return f"{when}, commit{plural} {', '.join(commits)}, {', '.join(machines)}"
+    named = f"commit{'s' if len(commits) > 1 else ''} {', '.join(commits)}"
+    if len(commits) > 3:
+        named = f"{len(commits)} commits from {commits[0]} to {commits[-1]}"
+    return f"{when}, {named}, {', '.join(machines)}"
 
 
 def _made_by(run: Record) -> tuple[str, str]:
@@ -207,17 +208,17 @@ def rebuilt(path: Path, folder: Path = FOLDER, docs: Path = DOCS) -> str:
     return with_facts(text, folder)
 
 
-def texts(docs: Path = DOCS, root: Path = ROOT) -> list[Path]:
-    """Return the files that may show figures: the documents and the front page."""
-    return [*sorted(docs.glob("*.md")), *root.glob("README.md")]
+def texts(docs: Path = DOCS) -> list[Path]:
+    """Return the files that may show figures: the documents and the front page above them."""
+    return [*sorted(docs.glob("*.md")), *docs.parent.glob("README.md")]
 
 
-def write(folder: Path = FOLDER, docs: Path = DOCS, root: Path = ROOT) -> None:
+def write(folder: Path = FOLDER, docs: Path = DOCS) -> None:
     """Draw all pictures and write the figures of all pages."""
     for results in stored((), folder, SHOWN):
         if page := find(results.study).page:
             draw(results, docs / "images" / PAPER if page == PAPER else docs / "images")
-    for path in texts(docs, root):
+    for path in texts(docs):
         path.write_text(rebuilt(path, folder, docs))
 
 

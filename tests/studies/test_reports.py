@@ -1,4 +1,4 @@
-"""Metrics by hand, tables of made-up records, and figures that the text of pages quotes."""
+"""Metrics by hand, and tables of made-up records."""
 
 import math
 from typing import Any
@@ -11,8 +11,6 @@ import torch
 from studies import anomalies, appendix, imputation, missing, prediction, toy
 from studies.causal import graphs
 from studies.data.density import FOLDS
-from studies.harness.page import DOCS, END, START
-from studies.harness.results import newest, read
 from studies.harness.study import find
 from studies.imputation import compared, fair_crps
 from studies.information import gaussian, tasks, training
@@ -25,18 +23,6 @@ Record = dict[str, Any]
 
 def tables(name: str, records: list[Record], paper: Record | None = None) -> str:
     return find(name).tables(records, paper or {})
-
-
-def committed(name: str) -> list[Record]:
-    path = newest(name, sizes=("full",))
-    assert path is not None
-    return read(path).good
-
-
-def prose(name: str) -> str:
-    """The text of a page without what is generated."""
-    before, _, rest = (DOCS / f"{name}.md").read_text().partition(START)
-    return before + rest.partition(END)[2]
 
 
 # Metrics ----------------------------------------------------------------------------------------
@@ -374,54 +360,3 @@ def test_tables_of_prediction_mark_the_best() -> None:
     start = "| airfoil | 30% | ours | **0.250** | **0.500** | 0.900 | 2.000 | 2.0 | 1 |"
     assert start in text
     assert "| airfoil | 30% | linear, normal errors | 0.500 | **0.500** |" in text
-
-
-# Figures in the text ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("model", "label"), [("best", "ours, best"), ("nsf", "NSF, scoreboard")])
-def test_figures_in_the_text_of_likelihood(model: str, label: str) -> None:
-    lines = prose("likelihood").replace("*", "").splitlines()
-    cells = [[cell.strip() for cell in line.strip(" |").split("|")] for line in lines]
-    names = next(row for row in cells if "hepmass" in row and "power" in row)
-    told = next(row for row in cells if row[0] == label)
-    found = scoreboard.entries(committed("likelihood"))
-    means = {entry.name: entry.mean for entry in found if entry.model == model}
-    assert told[1:] == [f"{means[name]:.2f}" for name in names[-len(told) + 1 :]]
-
-
-def test_figures_in_the_text_of_imputation() -> None:
-    found = imputation.entries(committed("imputation"))
-
-    def coverage(**where: Any) -> str:
-        return f"{imputation.average(found, 'coverage', **where):.3f}"
-
-    told = [coverage(method=method) for method in ("mdma", "miceforest")]
-    told.append(coverage(method="mdma", mechanism="mar", share=0.5))
-    told += [coverage(method="mdma", table=name) for name in ("breast-cancer", "transfusion")]
-    for metric in ("rmse", "crps", "accuracy"):
-        ranks = imputation.mean_ranks(found, metric)
-        told += [f"{ranks[method]:.2f}" for method in ("mdma", "miceforest")]
-    assert [figure for figure in told if figure not in prose("imputation")] == []
-
-
-def test_figures_in_the_text_of_prediction() -> None:
-    records = committed("prediction")
-    for model in ("mdma", "boosting"):
-        shares = [r["coverage"] for r in records if r["model"] == model and "coverage" in r]
-        assert f"{min(shares):.3f} to {max(shares):.3f}" in prose("prediction")
-
-
-def test_figures_in_the_text_of_dependence_and_causal() -> None:
-    text = prose("dependence")
-    board = (DOCS / "information_scoreboard.md").read_text()
-    assert "Of 48 levels 44" in text
-    assert "Of 48 levels of ours 44" in (DOCS / "independence_scoreboard.md").read_text()
-    for found in ("34 of 40", "17 of 40", "0.0140", "0.0051"):
-        assert found in text
-        assert found in board
-    graphs_found = committed("causal-speed")
-    off = sorted(r["shd"] for r in graphs_found)
-    edges = sorted(r["edges"] for r in graphs_found)
-    assert f"differ from the true ones by {off[0]}, {off[1]} and {off[2]} edges" in prose("causal")
-    assert f"{edges[0]}, {edges[1]} and {edges[2]}" in prose("causal")
