@@ -133,6 +133,13 @@ def test_the_scoreboard_shows_impossible_rows() -> None:
     assert "| GMM | 1.500 ± 0.707 | 1.00 | -9.0 | 0 of 20 | 1.000 | 1 | 0.1 | 0.1 | 2 |" in text
 
 
+def test_the_scoreboard_shows_mass_beside_density_on_grids() -> None:
+    text = tables("likelihood", [fitted(test_cells=0.5), fitted(model="kde")])
+    assert "| model | test | over cells | median |" in text
+    assert "| GMM | 1.000 | 0.500 | 1.00 |" in text
+    assert "| KDE | 1.000 |  | 1.00 |" in text
+
+
 def test_the_scoreboard_compares_small_sets_with_the_better_peer() -> None:
     records = [
         fitted("iris", model, fold=fold, test_mean=mean)
