@@ -18,18 +18,10 @@ from scipy.stats import rankdata
 
 from studies.data.density import Rows
 from studies.data.tables import complete_table, numeric
+from studies.harness.available import check_choice
 from studies.harness.drawing import legend, open_frame, panels, rows_of_names
 from studies.harness.machine import processor_seconds
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-)
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import best_bold, present, ranges, ranked, shown, table
 from studies.models.imputers import LEVEL, METHODS, Filled
 

@@ -8,17 +8,9 @@ import numpy as np
 import pandas as pd
 
 from studies.data.density import Rows
+from studies.harness.available import check_choice
 from studies.harness.drawing import legend, open_frame, panels
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-)
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import pick, present, ranges, shown, table
 from studies.models.testers import METHODS
 

@@ -12,18 +12,10 @@ import numpy as np
 
 from studies.data.density import Rows
 from studies.data.tables import complete_table
+from studies.harness.available import check_choice
 from studies.harness.drawing import legend, open_frame, panels, rows_of_names
 from studies.harness.machine import processor_seconds
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-)
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import present, ranked, spread, table
 from studies.models.predictors import LEVELS, PREDICTORS, Task
 

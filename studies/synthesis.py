@@ -11,18 +11,10 @@ import pandas as pd
 from marginals import MDMA, synthesis_report
 from marginals.synthesis import column_detection
 from studies.data.tables import read_table
+from studies.harness.available import check_choice
 from studies.harness.drawing import legend, open_frame, panels
 from studies.harness.machine import processor_seconds
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-)
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import pick, present, ranked, shown, table, values
 from studies.models.detection import detection_score
 from studies.models.synthesizers import DRAWERS

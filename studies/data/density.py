@@ -19,7 +19,8 @@ import pandas as pd
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
 from sklearn.model_selection import KFold
 
-from studies.harness.study import Context, check_choice
+from studies.harness.available import check_choice
+from studies.harness.study import Context
 
 Rows = np.ndarray[Any, np.dtype[np.float64]]
 

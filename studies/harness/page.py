@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from studies.harness.available import check_choice
 from studies.harness.config import SIZES, Config, Size, load
 from studies.harness.drawing import DPI, STYLE
 from studies.harness.results import FOLDER, Results, newest, read
-from studies.harness.study import MODULES, Record, Study, check_choice, find
+from studies.harness.study import MODULES, Record, Study, find
 
 DOCS = Path(__file__).parents[2] / "docs"
 IMAGES = DOCS / "images"

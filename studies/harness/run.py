@@ -12,10 +12,11 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from studies.harness.available import Unavailable
 from studies.harness.config import Config, Size
 from studies.harness.machine import describe_machine
 from studies.harness.results import FOLDER, Results, check_settings, newest, read
-from studies.harness.study import Context, Record, Study, Unavailable
+from studies.harness.study import Context, Record, Study
 
 
 def run(

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from studies.harness.available import Unavailable, check_choice
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -19,11 +21,6 @@ Settings = SimpleNamespace  # the values of a config, by name
 Records = Sequence[Record]
 Paper = Mapping[str, Any]
 Arrays = Mapping[str, np.ndarray[Any, Any]]
-
-
-@final
-class Unavailable(Exception):  # noqa: N818 (not an error: the job is skipped)
-    """A package or a data set is missing; the message says how to get it."""
 
 
 @final
@@ -142,23 +139,3 @@ def find(name: str) -> Study:
     module = import_module(f"studies.{MODULES[name]}")
     found: Study = next(study for study in module.STUDIES if study.name == name)
     return found
-
-
-def check_choice(what: str, given: Any, known: Iterable[Any]) -> Any:
-    """Return a value that is among those known; end the program if it is not."""
-    if given not in (known := list(known)):
-        raise SystemExit(
-            f"Expected {what} to be among {', '.join(map(str, known))}; got {given!r}."
-        )
-    return given
-
-
-def installed(name: str) -> Any:
-    """Import a package that is not required."""
-    try:
-        return import_module(name)
-    except ImportError as cause:
-        raise Unavailable(
-            f"Expected the package {name.split('.')[0]!r}; got {cause}. Install it with "
-            "`pip install 'marginals[experiments]'`."
-        ) from cause

@@ -13,17 +13,9 @@ import torch
 from marginals import cross_fit
 from marginals.queries import Estimate
 from studies.data.density import Rows
+from studies.harness.available import check_choice
 from studies.harness.drawing import COLOURS, legend, open_frame, panels
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-)
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import pick, spread, table, values
 from studies.models.fitted import Fitted
 from studies.models.ours import PAPER, fit_default, fit_tensor

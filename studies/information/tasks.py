@@ -10,18 +10,9 @@ import pandas as pd
 
 from marginals import MDMA, cross_fit
 from studies.data.density import Rows
+from studies.harness.available import check_choice, installed
 from studies.harness.drawing import open_frame, panels
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-    installed,
-)
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import pick, present, shown, table
 from studies.information.gaussian import cross_fitted, draw
 

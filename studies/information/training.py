@@ -17,17 +17,9 @@ from marginals.training.fit import FitRun
 from marginals.training.graphed import own_stream
 from marginals.training.result import FitError
 from studies.data.density import Rows
+from studies.harness.available import check_choice
 from studies.harness.drawing import COLOURS, legend, open_frame, panels
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-)
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import pick, present, spread, table, values
 from studies.information.gaussian import draw, exact_information, gaussian_covariance, information
 from studies.models.ours import in_parts

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 import pandas as pd
 
-from studies.harness.study import Unavailable, installed
+from studies.harness.available import Unavailable, installed
 
 
 def detection_score(real: pd.DataFrame, drawn: pd.DataFrame, seed: int) -> float | None:

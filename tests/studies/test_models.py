@@ -15,7 +15,8 @@ from studies import files, missing
 from studies.anomalies import cut, scored, simulated
 from studies.causal.graphs import distances
 from studies.data.density import Split, cell_widths, folds
-from studies.harness.study import Context, Unavailable
+from studies.harness.available import Unavailable
+from studies.harness.study import Context
 from studies.imputation import compared, hidden
 from studies.models import detectors, imputers, predictors
 from studies.models.classical import fit_gmm, fit_kde
