@@ -10,10 +10,11 @@ import typer
 
 from studies.harness import page as pages
 from studies.harness import results as files
+from studies.harness.available import check_choice
 from studies.harness.config import Config, Size, load
 from studies.harness.machine import command_of
 from studies.harness.run import run as run_study
-from studies.harness.study import MODULES, check_choice, find
+from studies.harness.study import MODULES, find
 
 app = typer.Typer(
     help="Run a study (`python -m studies NAME`), and make tables, pictures and pages of results.",

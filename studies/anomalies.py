@@ -16,17 +16,9 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from studies.data.density import Rows
+from studies.harness.available import check_choice
 from studies.harness.drawing import COLOURS, legend, open_frame, panels
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-)
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import best_bold, pick, present, ranges, spread, table, values
 from studies.models import detectors
 from studies.models.detectors import PYOD, Score

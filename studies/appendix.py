@@ -13,17 +13,9 @@ import torch
 from marginals import build
 from marginals.densities import sample_autoregressive
 from studies.data.density import Rows, Split, splits
+from studies.harness.available import check_choice
 from studies.harness.drawing import COLOURS, blank, panels, rows_of_names
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-)
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import pick, present, spread, table
 from studies.models.fitted import Fitted
 from studies.models.ours import PAPER, fit_tensor

@@ -11,16 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from studies import files
-from studies.harness.study import (
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-    installed,
-)
+from studies.harness.available import check_choice, installed
+from studies.harness.study import Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import table
 
 GROUP = 65_536  # rows of a row group

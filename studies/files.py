@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from studies.harness.study import Context, Paper, Record, Records, Settings, Study, installed
+from studies.harness.available import installed
+from studies.harness.study import Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import table
 
 # The process writes its own peak memory to a file when it ends. What the system reports to the

@@ -18,19 +18,11 @@ from scipy.stats import rankdata
 
 from studies.data.density import Rows
 from studies.data.tables import complete_table, numeric
+from studies.harness.available import check_choice
 from studies.harness.drawing import legend, open_frame, panels, rows_of_names
 from studies.harness.machine import processor_seconds
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-)
-from studies.harness.text import best_bold, present, ranges, shown, table
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
+from studies.harness.text import best_bold, present, ranges, ranked, shown, table
 from studies.models.imputers import LEVEL, METHODS, Filled
 
 Mask = npt.NDArray[np.bool_]
@@ -244,6 +236,19 @@ def average(found: Sequence[Entry], metric: str, **where: Any) -> float | None:
     return fmean(figures) if figures else None
 
 
+def facts(records: Records) -> dict[str, str]:
+    """Return mean ranks, best first, and the coverage of intervals of each method."""
+    found = entries(records)
+    ranks = {
+        f"rank.{metric}": ranked({LABELS[m]: rank for m, rank in by_method.items()}, 2)
+        for metric in SMALLER
+        for by_method in [mean_ranks(found, metric)]
+    }
+    covered = {m: average(found, "coverage", method=m) for m in LABELS}
+    shares = {f"coverage.{m}": f"{share:.3f}" for m, share in covered.items() if share is not None}
+    return ranks | shares
+
+
 def tables(records: Records, paper: Paper) -> str:
     """Return the overview, then tables by setting and by table."""
     found = entries(records)
@@ -353,6 +358,7 @@ STUDIES = (
         measure,
         tables,
         figures,
+        facts,
         grid={"share": "shares", "mechanism": "mechanisms", "table": "tables", "method": "methods"},
         page="imputation",
     ),

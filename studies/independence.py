@@ -8,17 +8,9 @@ import numpy as np
 import pandas as pd
 
 from studies.data.density import Rows
+from studies.harness.available import check_choice
 from studies.harness.drawing import legend, open_frame, panels
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-)
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import pick, present, ranges, shown, table
 from studies.models.testers import METHODS
 
@@ -158,6 +150,12 @@ def _levels(records: Records) -> list[Record]:
     return pick(records, kind="null", method="marginals")
 
 
+def facts(records: Records) -> dict[str, str]:
+    """Return how many levels of ours lie within the band."""
+    count = sum(len(r["rejected"]) for r in _levels(records))
+    return {"levels": f"{count - len(outside(records))} of {count}"}
+
+
 def tables(records: Records, paper: Paper) -> str:
     """Return how many levels of ours are right, then levels and powers by number of rows."""
     count, wrong = sum(len(r["rejected"]) for r in _levels(records)), outside(records)
@@ -231,6 +229,7 @@ STUDIES = (
         measure,
         tables,
         figures,
+        facts,
         grid={"n": "sizes", "kind": "kinds", "mechanism": "mechanisms", "method": "methods"},
         parts=("repetitions",),
         page="independence_scoreboard",

@@ -22,7 +22,8 @@ import torch
 
 from marginals import MDMA
 from marginals.explorer.session import Session
-from studies.harness.study import Context, Paper, Record, Records, Settings, Study, check_choice
+from studies.harness.available import check_choice
+from studies.harness.study import Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import shown, table
 
 Question = Callable[[MDMA, pd.DataFrame], Any]

@@ -9,18 +9,9 @@ import numpy as np
 import pandas as pd
 
 from studies.data.density import DEQUANTISED, Rows, Split, splits
+from studies.harness.available import check_choice, installed
 from studies.harness.drawing import COLOURS, legend, open_frame, panels
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-    installed,
-)
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import pick, present, spread, table
 from studies.models.densities import fit_density
 from studies.models.fitted import Fitted

@@ -12,19 +12,11 @@ import numpy as np
 
 from studies.data.density import Rows
 from studies.data.tables import complete_table
+from studies.harness.available import check_choice
 from studies.harness.drawing import legend, open_frame, panels, rows_of_names
 from studies.harness.machine import processor_seconds
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-)
-from studies.harness.text import present, spread, table
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
+from studies.harness.text import present, ranked, spread, table
 from studies.models.predictors import LEVELS, PREDICTORS, Task
 
 TARGETS = {"concrete": "strength", "airfoil": "level", "diamonds": "price", "diabetes": "target"}
@@ -122,6 +114,24 @@ def by_place(records: Records, metric: str) -> dict[Place, list[float]]:
     return found
 
 
+def facts(records: Records) -> dict[str, str]:
+    """Return mean scores over tables and gaps, best first, and the range of coverages."""
+    found = {}
+    for metric, smaller in SMALLER.items():
+        means = by_place(records, metric)
+        by_model = {
+            label.split(",")[0]: fmean(scores)
+            for model, label in LABELS.items()
+            if (scores := [fmean(own) for place, own in means.items() if place[2] == model])
+        }
+        found[metric] = ranked(by_model, 3, smaller=smaller)
+    for model in LABELS:
+        shares = [r["coverage"] for r in records if r["model"] == model and "coverage" in r]
+        if shares:
+            found[f"coverage.{model}"] = f"{min(shares):.3f} to {max(shares):.3f}"
+    return found
+
+
 def tables(records: Records, paper: Paper) -> str:
     """Return a table of numbers and one of classes."""
     parts = [
@@ -197,6 +207,7 @@ STUDIES = (
         measure,
         tables,
         figures,
+        facts,
         grid={"missing": "missing", "table": "tables", "model": "models"},
         page="prediction",
     ),

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from studies.data.tables import read_table
-from studies.harness.study import Context, Paper, Record, Records, Settings, Study, check_choice
+from studies.harness.available import check_choice
+from studies.harness.study import Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import best_bold, shown, table
 from studies.latency import make_table
 from studies.models.cardinalities import (

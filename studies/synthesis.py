@@ -1,27 +1,21 @@
 """Quality of synthetic rows of mixed tables, with plain baselines."""
 
 import time
+from contextlib import nullcontext
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from marginals import synthesis_report
+from marginals import MDMA, synthesis_report
 from marginals.synthesis import column_detection
 from studies.data.tables import read_table
+from studies.harness.available import check_choice
 from studies.harness.drawing import legend, open_frame, panels
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-)
-from studies.harness.text import present, shown, table
+from studies.harness.machine import processor_seconds
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
+from studies.harness.text import pick, present, ranked, shown, table, values
 from studies.models.detection import detection_score
 from studies.models.synthesizers import DRAWERS
 
@@ -50,10 +44,11 @@ PUBLISHED = {
 
 def measure(settings: Settings, seed: int, context: Context, job: Record) -> Record:
     """Draw as many rows as are fitted and report on them."""
-    options = {"max_steps": settings.max_steps, "width": 4} if settings.max_steps else {}
-    options = options if job["model"] == "marginals" else {}
+    options: Record = {"max_steps": settings.max_steps, "width": 4} if settings.max_steps else {}
+    options |= {"n_jobs": 1} if settings.alone else {}
     frame = read_table(job["table"], context)
-    return measured(frame, job["model"], seed, rows=settings.rows, **options)
+    with processor_seconds() if settings.alone else nullcontext():
+        return measured(frame, job["model"], seed, rows=settings.rows, **options)
 
 
 def measured(
@@ -61,17 +56,23 @@ def measured(
 ) -> Record:
     """Report on drawn rows; "holdout" stands for rows held out. At most `rows` rows are used.
 
+    Ours has the options, and is also checked on the rows held out, by `MDMA.check`.
+
     Gaps of random real rows are put into drawn rows, so that no model is recognised by them.
     """
     check_choice("`models`", model, LABELS)
     real, unseen = cut(frame, seed, rows)
     started = time.perf_counter()
+    fitted = None
     if model == "holdout":
         # Half of them stand for synthetic rows, the others judge.
         middle = len(unseen) // 2
         drawn, unseen = unseen.iloc[:middle], unseen.iloc[middle:]
+    elif model == "marginals":
+        fitted = MDMA(random_state=seed, **options).fit(real)
+        drawn = with_gaps(fitted.sample(len(real), random_state=seed), real, seed)
     else:
-        drawn = with_gaps(DRAWERS[model](real, len(real), seed, **options), real, seed)
+        drawn = with_gaps(DRAWERS[model](real, len(real), seed), real, seed)
     seconds = time.perf_counter() - started
     told = synthesis_report(real, drawn, unseen, random_state=seed).to_dict()
     parts = {name: told[name] for name in ("rows", "summary", "two_sample", "copying")}
@@ -79,6 +80,8 @@ def measured(
         column_detection(real, drawn, random_state=seed)["auc"].max()
     )
     parts["summary"]["xgboost"] = detection_score(real, drawn, seed)
+    if fitted is not None:
+        parts["check"] = fitted.check(unseen, random_state=seed, progress=False).summary
     return {**parts, "columns": real.shape[1], "seconds": round(seconds, 2)}
 
 
@@ -110,6 +113,21 @@ def means(records: Records, figure: str) -> dict[tuple[str, str], float]:
     return {place: fmean(values) for place, values in found.items()}
 
 
+def facts(records: Records) -> dict[str, str]:
+    """Return the figures of the picture as means over tables, best first."""
+    found = {}
+    for figure in ("column_distance", "pair_difference", "auc", "xgboost"):
+        by_place = means(records, figure)
+        models = present(LABELS, (model for _, model in by_place))
+        by_model = {
+            LABELS[m]: fmean(value for (_, own), value in by_place.items() if own == m)
+            for m in models
+        }
+        if by_model:
+            found[figure] = ranked(by_model, 3, smaller=figure != "xgboost")
+    return found
+
+
 def _names(records: Records) -> tuple[list[str], list[str]]:
     others = (r["table"] for r in records if r["table"] not in ORDER)
     names = present((*ORDER, *dict.fromkeys(others)), (r["table"] for r in records))
@@ -124,7 +142,9 @@ def tables(records: Records, paper: Paper) -> str:
         found = means(records, figure)
         if not found:
             continue
-        others = PUBLISHED if figure == "xgboost" else {}
+        others = {
+            n: own for n, own in PUBLISHED.items() if figure == "xgboost" and {*own} & {*names}
+        }
         rows = [
             [
                 name,
@@ -135,7 +155,30 @@ def tables(records: Records, paper: Paper) -> str:
         ]
         parts.append(f"### {title[0].upper()}{title[1:]}")
         parts.append(table(["table", *(LABELS[m] for m in models), *others], rows))
+    checked = [record for record in records if "check" in record]
+    if checked:
+        parts += ["### `model.check` on held-out rows", _checks(names, checked)]
     return "\n\n".join(parts)
+
+
+CHECKED = {
+    **{"margins": "margins off", "pairs": "pairs off", "calibration": "columns miscalibrated"},
+    **{"questions": "plain questions off", "rules": "rules broken"},
+}
+
+
+def _checks(names: list[str], checked: Records) -> str:
+    """Return how many lines of each part of our model's check are off, mean over seeds."""
+    rows = []
+    for name in [name for name in names if pick(checked, table=name)]:
+        found = values(checked, "check", table=name)
+        cells = [
+            f"{fmean(one[f'{part}_off'] for one in found):.1f} of "
+            f"{fmean(one[part] for one in found):.1f}"
+            for part in CHECKED
+        ]
+        rows.append([name, *cells])
+    return table(["table", *CHECKED.values()], rows)
 
 
 COLOURS = dict(zip(LABELS, ("#0072B2", "#D55E00", "#E69F00", "#6E6E6E"), strict=True))
@@ -168,6 +211,7 @@ STUDIES = (
         measure,
         tables,
         figures,
+        facts,
         grid={"table": "tables", "model": "models"},
         page="synthesis",
     ),

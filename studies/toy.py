@@ -11,17 +11,9 @@ import numpy as np
 from scipy.special import logsumexp
 
 from studies.data.density import Rows, Split
+from studies.harness.available import check_choice
 from studies.harness.drawing import blank
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-)
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import pick, present, spread, table
 from studies.models.densities import fit_density
 from studies.models.fitted import Fitted

@@ -14,17 +14,9 @@ from scipy.special import ndtr, ndtri
 from marginals import Density, build
 from studies.copulas.truth import clayton_cdf, draw_clayton
 from studies.data.density import Rows
+from studies.harness.available import check_choice
 from studies.harness.drawing import COLOURS, legend, panels
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-)
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import present, spread, table, values
 from studies.models.ours import fit_tensor, in_parts
 

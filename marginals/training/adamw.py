@@ -21,6 +21,7 @@ class AdamW:
         parameters: those that need a gradient are learned.
         rate: the learning rate.
         decay: the decoupled weight decay of each parameter.
+        amsgrad: divide by the largest second moment so far (Reddi, Kale and Kumar, 2018).
 
     >>> x = nn.Parameter(torch.ones(1))
     >>> optimiser = AdamW([x], 0.1, [0.0])
@@ -32,12 +33,17 @@ class AdamW:
     """
 
     def __init__(
-        self, parameters: Sequence[nn.Parameter], rate: float, decay: Sequence[float]
+        self,
+        parameters: Sequence[nn.Parameter],
+        rate: float,
+        decay: Sequence[float],
+        amsgrad: bool = False,
     ) -> None:
         pairs = [(p, d) for p, d in zip(parameters, decay, strict=True) if p.requires_grad]
         self.parameters, self.decay = [p for p, _ in pairs], [d for _, d in pairs]
         self.mean = [torch.zeros_like(p) for p in self.parameters]
         self.square = [torch.zeros_like(p) for p in self.parameters]
+        self.largest = [torch.zeros_like(p) for p in self.parameters] if amsgrad else []
         self.steps = [
             torch.zeros((), dtype=torch.float32, device=p.device) for p in self.parameters
         ]
@@ -70,14 +76,14 @@ class AdamW:
                 [grad for i in at if (grad := self.parameters[i].grad) is not None],
                 [self.mean[i] for i in at],
                 [self.square[i] for i in at],
-                [],
+                [self.largest[i] for i in at] if self.largest else [],
                 steps,
                 lr=self.rate,
                 beta1=_BETAS[0],
                 beta2=_BETAS[1],
                 weight_decay=decay,
                 eps=_EPSILON,
-                amsgrad=False,
+                amsgrad=bool(self.largest),
                 maximize=False,
                 grad_scale=scale,
             )
@@ -85,6 +91,7 @@ class AdamW:
     def moments(self) -> dict[str, Tensor]:
         """Return what `load_moments` takes: the moments and the steps of each parameter."""
         parts = {"exp_avg": self.mean, "exp_avg_sq": self.square, "step": self.steps}
+        parts |= {"max_exp_avg_sq": self.largest} if self.largest else {}
         return {f"{i}/{name}": t for name, part in parts.items() for i, t in enumerate(part)}
 
     @torch.no_grad()

@@ -53,6 +53,7 @@ class FitConfig:
         learning_rate: Initial rate of AdamW; for large batches see `rate_for_batch`.
         weight_decay: Decoupled decay of all parameters except biases and the logits of
             categories and mixtures.
+        amsgrad: Use AMSGrad's step, as the paper's authors do: the second moment never falls.
         clip_norm: Largest norm of the gradient; None disables clipping.
         max_steps: Largest number of steps.
         max_seconds: Time limit, None for none. A fit stopped by the clock is not reproducible
@@ -83,6 +84,7 @@ class FitConfig:
     batch_size: int = 500
     learning_rate: float = 0.01
     weight_decay: float = 0.0
+    amsgrad: bool = False
     clip_norm: float | None = 10.0
     max_steps: int = 20_000
     max_seconds: float | None = None
@@ -113,6 +115,7 @@ class FitConfig:
                 self._expect(fine, name, f"{what} or None" if optional else what)
         precisions = get_args(Precision)
         self._expect(self.products in precisions, "products", f"one of {list(precisions)}")
+        self._expect(self.amsgrad in (True, False), "amsgrad", "True or False")
         self._expect(self.compile in (None, True, False), "compile", "True, False or None")
 
     def _make_number(self, name: str, kinds: tuple[Any, ...]) -> None:

@@ -55,7 +55,7 @@ def _optimiser(model: nn.Module, config: FitConfig) -> AdamW:
     named = dict(model.named_parameters())
     spared = [any(part in name for part in ("bias", "logits")) for name in named]
     decay = [0.0 if kept else config.weight_decay for kept in spared]
-    return AdamW(list(named.values()), config.learning_rate, decay)
+    return AdamW(list(named.values()), config.learning_rate, decay, config.amsgrad)
 
 
 def copy_weights(model: nn.Module) -> Weights:

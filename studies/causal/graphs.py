@@ -13,17 +13,9 @@ import pandas as pd
 from marginals import cross_fit
 from marginals.causal import CausalGraph, causal_graph, shd
 from studies.causal.dags import MECHANISMS, Edges, Problem, draw, sachs
+from studies.harness.available import check_choice
 from studies.harness.drawing import panels
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-)
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import pick, spread, table
 from studies.models.testers import OutOfTimeError, gaussian, kernel, oracle
 

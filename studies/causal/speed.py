@@ -14,7 +14,8 @@ import pandas as pd
 from marginals import MDMA, cross_fit
 from marginals.causal import causal_graph, shd
 from studies.causal.dags import random_dag, sigmoidal
-from studies.harness.study import Context, Paper, Record, Records, Settings, Study, check_choice
+from studies.harness.available import check_choice
+from studies.harness.study import Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import shown, table
 
 SHOWN = {
@@ -78,5 +79,5 @@ STUDY = Study(
     measure,
     tables,
     grid={"by": "by"},
-    page=None,
+    page="causal",
 )

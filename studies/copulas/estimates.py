@@ -20,18 +20,9 @@ from studies.copulas.truth import (
     gaussian_measures,
     pairs,
 )
+from studies.harness.available import check_choice, installed
 from studies.harness.drawing import COLOURS, legend, panels
-from studies.harness.study import (
-    Arrays,
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    check_choice,
-    installed,
-)
+from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import pick, spread, table
 from studies.models.ours import PAPER, fit_default, fit_tensor, sizes_of
 

@@ -19,7 +19,8 @@ import pandas as pd
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
 from sklearn.model_selection import KFold
 
-from studies.harness.study import Context, check_choice
+from studies.harness.available import check_choice
+from studies.harness.study import Context
 
 Rows = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -110,6 +111,26 @@ def dequantised(split: Split) -> Split:
 
     train, val, test = (spread(part) for part in (split.train, split.val, split.test))
     return replace(split, train=train, val=val, test=test)
+
+
+def cell_widths(rows: Rows) -> Rows:
+    """Return the step of each column whose values repeat on a grid, and 0 for the others.
+
+    >>> cell_widths(np.array([[0.0, 0.0], [0.3, 0.71], [0.3, 0.2], [0.9, 0.5], [0.0, 0.9]]))
+    array([0.3, 0. ])
+    """
+    return np.array([_width(np.unique(column, return_counts=True)) for column in rows.T])
+
+
+def _width(found: tuple[Rows, Any]) -> float:
+    values, counts = found
+    if not 1 < len(values) < 0.75 * counts.sum():
+        return 0.0
+    gaps = np.diff(values)
+    step = float(gaps[gaps > 1e-9 * np.ptp(values)].min())  # beyond the rounding of floats
+    places = (values - values[0]) / step
+    on_grid = np.abs(places - places.round()) < 0.05
+    return step if np.average(on_grid, weights=counts) >= 0.99 else 0.0
 
 
 def some(rows: Rows, most: int, seed: int) -> Rows:

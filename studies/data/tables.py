@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 from sklearn import datasets
 
-from studies.harness.study import Context, Unavailable, check_choice
+from studies.harness.available import Unavailable, check_choice
+from studies.harness.study import Context
 
 Reader = Callable[[Context], pd.DataFrame]
 

@@ -30,13 +30,25 @@ def describe_machine(device: str) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": _commit(),
         "python": platform.python_version(),
-        "cpu": platform.processor() or platform.machine(),
+        "cpu": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "device": device,
         "versions": {name: found for name in PACKAGES if (found := _version(name)) is not None},
     }
+
+
+def _processor() -> str:
+    """Return the name of the processor; where the system does not say, its architecture."""
+    try:
+        with open("/proc/cpuinfo") as lines:
+            named = [
+                line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+            ]
+    except OSError:
+        named = []
+    return (named or [platform.processor() or platform.machine()])[0]
 
 
 def _commit() -> str:

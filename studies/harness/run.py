@@ -12,10 +12,11 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from studies.harness.available import Unavailable
 from studies.harness.config import Config, Size
 from studies.harness.machine import describe_machine
 from studies.harness.results import FOLDER, Results, check_settings, newest, read
-from studies.harness.study import Context, Record, Study, Unavailable
+from studies.harness.study import Context, Record, Study
 
 
 def run(
@@ -110,7 +111,8 @@ def _measure(
         if context.device == "cuda":
             torch.cuda.empty_cache()
     took = round(time.perf_counter() - started, 2)
-    last = {"took_s": took, "run": len(results.runs) - 1}
+    each_took = round(took / max(1, len(figures)), 2)  # so that the sum over records is right
+    last = {"took_s": each_took, "run": len(results.runs) - 1}
     results.records = [record for record in results.records if record not in same]
     results.records += [{**about, **each, **last} for each in figures]
     results.write()

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from studies.harness.available import Unavailable, check_choice
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -19,11 +21,6 @@ Settings = SimpleNamespace  # the values of a config, by name
 Records = Sequence[Record]
 Paper = Mapping[str, Any]
 Arrays = Mapping[str, np.ndarray[Any, Any]]
-
-
-@final
-class Unavailable(Exception):  # noqa: N818 (not an error: the job is skipped)
-    """A package or a data set is missing; the message says how to get it."""
 
 
 @final
@@ -85,6 +82,7 @@ class Study:
             records' figures. A job is a dict of words and numbers, which its records repeat.
         tables: Records without failures and the config's `[paper.figures]` to Markdown.
         figures: Records and arrays to pictures by name.
+        facts: Records to the figures that the text of pages may quote, by name.
         grid: Names of a job's values to the settings that list them; jobs are all combinations.
         jobs: Settings, seed and context to jobs in order, for a study whose jobs are no grid.
         key: Names of further values that tell records apart, besides the seed.
@@ -100,6 +98,7 @@ class Study:
     measure: Callable[[Settings, int, Context, Record], Record | Iterable[Record]]
     tables: Callable[[Records, Paper], str]
     figures: Callable[[Records, Arrays], "dict[str, Figure]"] = lambda records, arrays: {}
+    facts: Callable[[Records], dict[str, str]] = lambda records: {}
     grid: Mapping[str, str] = field(default_factory=dict)
     jobs: Callable[[Settings, int, Context], Iterable[Record]] | None = None
     key: tuple[str, ...] = ()
@@ -121,7 +120,8 @@ class Study:
 
 # The module of each study, which lists it in the constant STUDIES; in the order of the pages.
 MODULES = {
-    **{"toy": "toy", "information": "information", "missing": "missing", "causal": "causal"},
+    **{"toy": "toy", "information": "information", "information-training": "information"},
+    **{"missing": "missing", "causal": "causal"},
     **{"density": "likelihood", "appendix": "appendix", "universality": "universality"},
     **{"copulas": "copulas", "anomalies-missing": "anomalies"},
     **{"likelihood": "likelihood", "starts": "likelihood", "members": "likelihood"},
@@ -139,23 +139,3 @@ def find(name: str) -> Study:
     module = import_module(f"studies.{MODULES[name]}")
     found: Study = next(study for study in module.STUDIES if study.name == name)
     return found
-
-
-def check_choice(what: str, given: Any, known: Iterable[Any]) -> Any:
-    """Return a value that is among those known; end the program if it is not."""
-    if given not in (known := list(known)):
-        raise SystemExit(
-            f"Expected {what} to be among {', '.join(map(str, known))}; got {given!r}."
-        )
-    return given
-
-
-def installed(name: str) -> Any:
-    """Import a package that is not required."""
-    try:
-        return import_module(name)
-    except ImportError as cause:
-        raise Unavailable(
-            f"Expected the package {name.split('.')[0]!r}; got {cause}. Install it with "
-            "`pip install 'marginals[experiments]'`."
-        ) from cause

@@ -54,6 +54,16 @@ def best_bold(
     }
 
 
+def ranked(figures: Mapping[str, float], digits: int, *, smaller: bool = True) -> str:
+    """Name figures from the best to the worst, for the text of a page.
+
+    >>> ranked({"a": 2.0, "b": 1.0}, 1), ranked({"a": 2.0, "b": 1.0}, 1, smaller=False)
+    ('b 1.0, a 2.0', 'a 2.0, b 1.0')
+    """
+    ordered = sorted(figures.items(), key=lambda item: item[1] if smaller else -item[1])
+    return ", ".join(f"{name} {figure:.{digits}f}" for name, figure in ordered)
+
+
 def ranges(values: Iterable[int]) -> str:
     """Return the least and the largest of some counts, or the one that there is.
 

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from marginals import MDMA
-from studies.harness.study import Settings, Unavailable, installed
+from studies.harness.available import Unavailable, installed
+from studies.harness.study import Settings
 
 Floats = np.ndarray[Any, Any]
 

@@ -10,7 +10,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import KernelDensity
 
 from studies.data.density import Rows, Split, some
-from studies.harness.study import installed
+from studies.harness.available import installed
 from studies.models.fitted import Fitted, best_of, climb
 
 FLOORS = (1e-6, 1e-4, 1e-3, 1e-2)  # added to the variances of the mixture

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from studies.data.density import Split
-from studies.harness.study import check_choice
+from studies.harness.available import check_choice
 from studies.models.classical import fit_gmm, fit_kde, fit_vine
 from studies.models.fitted import Fitted
 from studies.models.neural import fit_einet, fit_nsf

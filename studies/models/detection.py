@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 import pandas as pd
 
-from studies.harness.study import Unavailable, installed
+from studies.harness.available import Unavailable, installed
 
 
 def detection_score(real: pd.DataFrame, drawn: pd.DataFrame, seed: int) -> float | None:
@@ -29,7 +29,8 @@ def detection_score(real: pd.DataFrame, drawn: pd.DataFrame, seed: int) -> float
             return boosting.XGBClassifier(random_state=seed, n_jobs=1)
 
     with _seeded(seed):  # sdmetrics draws its folds from numpy's global generator
-        return float(XGBoostDetection.compute(_plain(real), _plain(drawn[list(real.columns)])))
+        known = _plain(real)
+        return float(XGBoostDetection.compute(known, _known(_plain(drawn[list(real)]), known)))
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:
@@ -44,6 +45,19 @@ def _plain(frame: pd.DataFrame) -> pd.DataFrame:
             text = column.astype(object).where(column.notna(), "missing").astype(str)
             columns[str(name)] = text.astype(object)
     return pd.DataFrame(columns)
+
+
+def _known(frame: pd.DataFrame, real: pd.DataFrame) -> pd.DataFrame:
+    """Replace categories that real rows lack, which sdmetrics refuses, by their rarest."""
+    words = [name for name in real.columns if real[name].dtype == object]
+    return frame.assign(
+        **{
+            name: frame[name].where(
+                frame[name].isin(real[name]), real[name].value_counts().index[-1]
+            )
+            for name in words
+        }
+    )
 
 
 @contextmanager

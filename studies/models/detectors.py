@@ -9,7 +9,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from marginals import MDMAOutlierDetector
 from studies.data.density import Rows
-from studies.harness.study import installed
+from studies.harness.available import installed
 from studies.models.imputers import imputer
 from studies.models.ours import PAPER, fit_tensor
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, final
 
 import numpy as np
+from scipy.special import logsumexp
 
 from studies.data.density import Rows
 
+CELL_POINTS = 32  # points of each cell over which a density is averaged
 Setting = TypeVar("Setting")
 LogDensity = Callable[[Rows, Sequence[int], Mapping[int, float] | None], Rows]
 
@@ -63,6 +65,23 @@ def climb(ladder: Sequence[Setting], judge: Callable[[Setting], Rows]) -> Settin
         if max(merits) not in merits[-2:]:
             break
     return ladder[merits.index(max(merits))]
+
+
+def over_cells(score: Callable[[Rows], Rows], rows: Rows, widths: Rows, seed: int) -> float:
+    """Return the mean log of the density averaged over each row's cell, from random points.
+
+    This is the cell's mass in the density's unit, so that a spike on a grid's value gains nothing.
+
+    Args:
+        score: Rows to log densities.
+        rows: Rows on the grid.
+        widths: The step of each column, 0 for columns without a grid.
+        seed: Seed of the points.
+    """
+    random = np.random.default_rng(seed)
+    spread = random.uniform(-0.5, 0.5, size=(CELL_POINTS, *rows.shape)) * widths
+    scores = score((rows + spread).reshape(-1, rows.shape[1])).reshape(CELL_POINTS, -1)
+    return float((logsumexp(scores, axis=0) - np.log(CELL_POINTS)).mean())
 
 
 def summary(scores: Rows) -> dict[str, Any]:

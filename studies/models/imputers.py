@@ -14,7 +14,7 @@ from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 from marginals import MDMA
 from studies.data.tables import numeric
-from studies.harness.study import check_choice, installed
+from studies.harness.available import check_choice, installed
 
 Array = npt.NDArray[np.float64]
 LEVEL = 0.9

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from studies.data.density import FOLDS, Rows, Split, some
-from studies.harness.study import installed
+from studies.harness.available import installed
 from studies.models.fitted import Fitted
 from studies.models.ours import in_double, in_parts
 

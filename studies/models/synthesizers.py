@@ -1,4 +1,4 @@
-"""Models that draw rows like those of a table: ours and two plain baselines."""
+"""Plain baselines that draw rows like those of a table."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,13 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm, rankdata
 
-from marginals import MDMA
 from studies.data.density import Rows
-
-
-def draw_ours(real: pd.DataFrame, rows: int, seed: int, **options: Any) -> pd.DataFrame:
-    """Fit the default and draw rows."""
-    return MDMA(random_state=seed, **options).fit(real).sample(rows, random_state=seed)
 
 
 def draw_independent(real: pd.DataFrame, rows: int, seed: int) -> pd.DataFrame:
@@ -38,8 +32,7 @@ def draw_copula(real: pd.DataFrame, rows: int, seed: int) -> pd.DataFrame:
     )
 
 
-DRAWERS: dict[str, Callable[..., pd.DataFrame]] = {
-    "marginals": draw_ours,
+DRAWERS: dict[str, Callable[[pd.DataFrame, int, int], pd.DataFrame]] = {
     "copula": draw_copula,
     "independent": draw_independent,
 }

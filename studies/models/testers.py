@@ -15,7 +15,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 
 from marginals import cross_fit
 from marginals.queries import IndependenceResult
-from studies.harness.study import installed
+from studies.harness.available import installed
 
 PValue = Callable[[str, str, list[str]], float]
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from marginals import MDMA, build, fit
 from marginals.training.config import rate_for_batch
 from studies.data.density import splits
-from studies.harness.study import Context, Record, Unavailable, installed
+from studies.harness.available import Unavailable, installed
+from studies.harness.study import Context, Record
 from studies.speed import authors
 from studies.speed.floor import synchronise
 from studies.speed.shapes import Shape, table

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from studies.harness.study import Context, Record, Settings, Study, check_choice
+from studies.harness.available import check_choice
+from studies.harness.study import Context, Record, Settings, Study
 from studies.speed import authors, fits, report, steps_and_queries
 from studies.speed.floor import Rates, floor, measure_rates
 from studies.speed.shapes import ASKED, ASKED_ROWS, MIDDLE, STEPS, Shape, curve_shapes

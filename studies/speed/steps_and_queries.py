@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from marginals import Density, Evidence, FitResult, build, fit
-from studies.harness.study import Unavailable, installed
+from studies.harness.available import Unavailable, installed
 from studies.models.neural import einet as einet_of
 from studies.speed.shapes import Shape, table
 from studies.speed.timing import PeakMemory, steps_per_block, summary

@@ -10,8 +10,9 @@ import pytest
 from studies.anomalies import FILES
 from studies.data import density, tables
 from studies.data.density import FOLDS, Split, dequantised, folds, splits
+from studies.harness.available import Unavailable
 from studies.harness.config import load
-from studies.harness.study import Context, Unavailable, find
+from studies.harness.study import Context, find
 from studies.imputation import hidden
 from studies.prediction import make_task
 from studies.synthesis import cut, with_gaps

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from studies.models.detection import detection_score
-from studies.synthesis import tables
+from studies.synthesis import facts, tables
 
 
 def frames() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -46,6 +46,9 @@ def test_the_metric_is_that_of_sdmetrics(monkeypatch: pytest.MonkeyPatch) -> Non
     assert real["n"].dtype == float
     assert real["c"].tolist() == ["a", "missing", "b"]
     assert drawn["c"].tolist() == ["b", "missing", "a"]
+    first, second = frames()
+    detection_score(first, second.assign(c=["z", "a", "a"]), seed=3)
+    assert set(seen[-1][2]["c"]) <= set(seen[-1][1]["c"])  # sdmetrics refuses others
 
 
 def test_published_scores_stand_beside_ours() -> None:
@@ -56,3 +59,16 @@ def test_published_scores_stand_beside_ours() -> None:
     assert "0.855" in text
     older = tables([{**record, "summary": {"auc": 0.7}}], None)  # type: ignore[arg-type]
     assert "XGBoost" not in older
+
+
+def test_the_check_of_our_model_is_counted_over_seeds() -> None:
+    parts = ("margins", "pairs", "calibration", "questions", "rules")
+    check = dict.fromkeys(parts, 10) | {f"{part}_off": 1 for part in parts}
+    record = {"table": "adult", "model": "marginals", "summary": {"auc": 0.7}}
+    records = [
+        {**record, "seed": 0, "check": check},
+        {**record, "seed": 1, "check": check | {"questions_off": 4}},
+    ]
+    line = "| adult | 1.0 of 10.0 | 1.0 of 10.0 | 1.0 of 10.0 | 2.5 of 10.0 | 1.0 of 10.0 |"
+    assert line in tables(records, None)  # type: ignore[arg-type]
+    assert facts(records)["auc"] == "marginals 0.700"

@@ -1,8 +1,7 @@
-"""Every study runs at its tiny size, from the command to tables and pictures; pages are right."""
+"""Every study runs at its tiny size, from the command to tables and pictures."""
 
 import doctest
 import json
-import re
 import shutil
 from importlib import import_module
 from pathlib import Path
@@ -62,15 +61,6 @@ def test_configs_have_the_settings_of_their_study(name: str) -> None:
 
 def test_the_list() -> None:
     assert [line.split(":")[0] for line in works("list").splitlines()] == list(MODULES)
-
-
-@pytest.mark.parametrize("name", page.pages())
-def test_pages_say_what_the_result_files_say(name: str) -> None:
-    path = page.DOCS / f"{name}.md"
-    text = path.read_text()
-    assert text == page.with_measured(text, page.measured(name)), "Run: python -m studies page"
-    for picture in re.findall(r"\]\((images/[^)]+)\)", text):
-        assert (path.parent / picture).exists()
 
 
 def test_committed_results_are_small() -> None:

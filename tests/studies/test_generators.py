@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from studies import independence, information, missing
+from studies import independence, missing
 from studies.anomalies import MOST_ROWS, cut, simulated
 from studies.causal.dags import MECHANISMS, draw, random_dag, sachs, sigmoidal
 from studies.copulas import truth
 from studies.copulas.estimates import gaussian, ranks
 from studies.copulas.truth import SETS, counted, draw_returns, gaussian_measures
 from studies.harness.study import Context
+from studies.information import gaussian as information
 from studies.toy import TOYS
 from studies.universality import TARGETS, empirical, grid_of
 

@@ -14,7 +14,8 @@ import marginals.selection.search  # noqa: F401 (its clock is looked at)
 import studies.__main__ as command
 from studies import files
 from studies.harness import config, machine, page, results, study
-from studies.harness.study import Context, Settings, Study, Unavailable, find
+from studies.harness.available import Unavailable
+from studies.harness.study import Context, Settings, Study, find
 from studies.harness.text import best_bold
 from tests.studies.conftest import call, refused, works
 

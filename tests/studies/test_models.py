@@ -14,13 +14,14 @@ from marginals.causal import causal_graph
 from studies import files, missing
 from studies.anomalies import cut, scored, simulated
 from studies.causal.graphs import distances
-from studies.data.density import Split, folds
-from studies.harness.study import Context, Unavailable
+from studies.data.density import Split, cell_widths, folds
+from studies.harness.available import Unavailable
+from studies.harness.study import Context
 from studies.imputation import compared, hidden
 from studies.models import detectors, imputers, predictors
 from studies.models.classical import fit_gmm, fit_kde
 from studies.models.densities import fit_density
-from studies.models.fitted import best_of, climb, merit, summary
+from studies.models.fitted import best_of, climb, merit, over_cells, summary
 from studies.models.neural import Runner, race
 from studies.models.synthesizers import draw_copula, draw_independent
 from studies.models.testers import OutOfTimeError, PairTests, fisher_z, gaussian, gcm, oracle
@@ -165,6 +166,26 @@ def test_filled_rows_keep_the_cells_there_are(how: str) -> None:
         kept = split.train[whole.any(1)]
         there = ~np.isnan(kept)
         np.testing.assert_allclose(found.train[there], kept[there])
+
+
+def test_a_spike_on_a_grid_gains_nothing_over_cells() -> None:
+    rows = np.random.default_rng(0).integers(0, 10, size=(400, 1)) * 0.5
+    widths = cell_widths(rows)
+    assert widths == pytest.approx([0.5])
+
+    def flat(points: np.ndarray) -> np.ndarray:
+        return np.full(len(points), np.log(0.2))  # uniform on [-0.25, 4.75)
+
+    def spiky(points: np.ndarray) -> np.ndarray:
+        """The same mass for each cell, all of it within a fifth of a step of its value."""
+        near = np.abs(points[:, 0] / 0.5 - np.round(points[:, 0] / 0.5)) < 0.2
+        return np.where(near, np.log(0.5), -np.inf)
+
+    assert spiky(rows).mean() > flat(rows).mean()
+    assert over_cells(flat, rows, widths, 0) == pytest.approx(np.log(0.2))
+    found = over_cells(spiky, rows, widths, 0)
+    assert found == pytest.approx(np.log(0.2), abs=0.06)  # 32 points: the log is low by 0.02
+    assert (cell_widths(np.random.default_rng(1).normal(size=(50, 2))) == 0).all()
 
 
 # Predictors, detectors, synthesizers ------------------------------------------------------------

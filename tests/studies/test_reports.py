@@ -1,4 +1,4 @@
-"""Metrics by hand, tables of made-up records, and figures that the text of pages quotes."""
+"""Metrics by hand, and tables of made-up records."""
 
 import math
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
-from studies import anomalies, appendix, imputation, information, missing, prediction, toy
+from studies import anomalies, appendix, imputation, missing, prediction, toy
 from studies.causal import graphs
 from studies.data.density import FOLDS
-from studies.harness.page import DOCS, END, START
-from studies.harness.results import newest, read
 from studies.harness.study import find
 from studies.imputation import compared, fair_crps
+from studies.information import gaussian, tasks, training
 from studies.likelihood import paper_table, scoreboard
 from studies.models.imputers import Filled, predictive_interval
 from studies.prediction import of_classes, of_numbers, pinball_crps
@@ -23,18 +23,6 @@ Record = dict[str, Any]
 
 def tables(name: str, records: list[Record], paper: Record | None = None) -> str:
     return find(name).tables(records, paper or {})
-
-
-def committed(name: str) -> list[Record]:
-    path = newest(name, sizes=("full",))
-    assert path is not None
-    return read(path).good
-
-
-def prose(name: str) -> str:
-    """The text of a page without what is generated."""
-    before, _, rest = (DOCS / f"{name}.md").read_text().partition(START)
-    return before + rest.partition(END)[2]
 
 
 # Metrics ----------------------------------------------------------------------------------------
@@ -145,6 +133,13 @@ def test_the_scoreboard_shows_impossible_rows() -> None:
     assert "| GMM | 1.500 ± 0.707 | 1.00 | -9.0 | 0 of 20 | 1.000 | 1 | 0.1 | 0.1 | 2 |" in text
 
 
+def test_the_scoreboard_shows_mass_beside_density_on_grids() -> None:
+    text = tables("likelihood", [fitted(test_cells=0.5), fitted(model="kde")])
+    assert "| model | test | over cells | median |" in text
+    assert "| GMM | 1.000 | 0.500 | 1.00 |" in text
+    assert "| KDE | 1.000 |  | 1.00 |" in text
+
+
 def test_the_scoreboard_compares_small_sets_with_the_better_peer() -> None:
     records = [
         fitted("iris", model, fold=fold, test_mean=mean)
@@ -215,15 +210,44 @@ def test_tables_of_information_tell_the_error_of_the_mean_over_seeds() -> None:
         {**line, "seed": 0, "values": [1.2, 2.0], "seen_values": [2.0, 2.0]},
         {**line, "seed": 1, "values": [1.0, 2.4], "seen_values": [2.0, 2.0]},
     ]
-    lines = information.tables(records, {}).splitlines()
+    lines = gaussian.tables(records, {}).splitlines()
     assert lines[4] == "| 1 | 1.000 | 1.100 ± 0.141 |"
     assert lines[-1].startswith("| paper's model | 100 | 2 | 0.1500 | 0.2000 | 0.5000 |")
 
 
+def test_the_rate_is_halved_as_by_torch() -> None:
+    from torch import nn, optim
+
+    theirs = optim.SGD([nn.Parameter(torch.ones(1))], lr=3e-3)
+    options = {"patience": 3, "factor": 0.5, "min_lr": training.LEAST_RATE}
+    schedule = optim.lr_scheduler.ReduceLROnPlateau(theirs, **options)
+    ours = training.plateau(3e-3, 3)
+    rng = np.random.default_rng(0)
+    for step in range(200):
+        loss = 20 + rng.normal() - 0.01 * step
+        schedule.step(loss)
+        assert ours(step, loss) == pytest.approx(theirs.param_groups[0]["lr"])
+
+
+def test_the_curve_of_training_says_what_comes_closest() -> None:
+    line = {"start": "paper", "width": 9, "rate": 0.01, "schedule": "plateau", "steps": 8000}
+    line |= {"exact": [1.0, 3.0], "nats_short": 0.5, "seed": 0}
+    records = [
+        {**line, "at": 4000, "values": [0.5, 2.5]},
+        {**line, "at": 8000, "values": [0.5, 2.7]},
+        {**line, "seed": 1, "at": 4000, "values": [0.5, 1.5]},
+        {**line, "schedule": "line", "at": 8000, "values": [1.0, 2.8]},
+    ]
+    text = training.tables(records, {})
+    assert text.startswith("Closest to the exact values: 0.950 of them, after 8,000 steps of 9 ")
+    assert "As the authors train: 0.625 after 4,000 steps and 0.800 after 8,000 steps." in text
+    assert "(authors) | 0.01 | 0.625 ± 0.177 | 0.800 |" in text
+
+
 def test_tasks_are_solved_within_a_tenth() -> None:
-    assert information.solved(0.95, 1.0)
-    assert information.solved(2.19, 2.0)
-    assert not information.solved(2.3, 2.0)
+    assert tasks.solved(0.95, 1.0)
+    assert tasks.solved(2.19, 2.0)
+    assert not tasks.solved(2.3, 2.0)
     shared = {"seed": 0, "method": "quick", "cpu_seconds": 2.0, "exact": 1.0}
     records = [
         {**shared, "task": "a", "value": 0.95, "solved": True},
@@ -343,54 +367,3 @@ def test_tables_of_prediction_mark_the_best() -> None:
     start = "| airfoil | 30% | ours | **0.250** | **0.500** | 0.900 | 2.000 | 2.0 | 1 |"
     assert start in text
     assert "| airfoil | 30% | linear, normal errors | 0.500 | **0.500** |" in text
-
-
-# Figures in the text ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("model", "label"), [("best", "ours, best"), ("nsf", "NSF, scoreboard")])
-def test_figures_in_the_text_of_likelihood(model: str, label: str) -> None:
-    lines = prose("likelihood").replace("*", "").splitlines()
-    cells = [[cell.strip() for cell in line.strip(" |").split("|")] for line in lines]
-    names = next(row for row in cells if "hepmass" in row and "power" in row)
-    told = next(row for row in cells if row[0] == label)
-    found = scoreboard.entries(committed("likelihood"))
-    means = {entry.name: entry.mean for entry in found if entry.model == model}
-    assert told[1:] == [f"{means[name]:.2f}" for name in names[-len(told) + 1 :]]
-
-
-def test_figures_in_the_text_of_imputation() -> None:
-    found = imputation.entries(committed("imputation"))
-
-    def coverage(**where: Any) -> str:
-        return f"{imputation.average(found, 'coverage', **where):.3f}"
-
-    told = [coverage(method=method) for method in ("mdma", "miceforest")]
-    told.append(coverage(method="mdma", mechanism="mar", share=0.5))
-    told += [coverage(method="mdma", table=name) for name in ("breast-cancer", "transfusion")]
-    for metric in ("rmse", "crps", "accuracy"):
-        ranks = imputation.mean_ranks(found, metric)
-        told += [f"{ranks[method]:.2f}" for method in ("mdma", "miceforest")]
-    assert [figure for figure in told if figure not in prose("imputation")] == []
-
-
-def test_figures_in_the_text_of_prediction() -> None:
-    records = committed("prediction")
-    for model in ("mdma", "boosting"):
-        shares = [r["coverage"] for r in records if r["model"] == model and "coverage" in r]
-        assert f"{min(shares):.3f} to {max(shares):.3f}" in prose("prediction")
-
-
-def test_figures_in_the_text_of_dependence_and_causal() -> None:
-    text = prose("dependence")
-    board = (DOCS / "information_scoreboard.md").read_text()
-    assert "Of 48 levels 44" in text
-    assert "Of 48 levels of ours 44" in (DOCS / "independence_scoreboard.md").read_text()
-    for found in ("34 of 40", "17 of 40", "0.0140", "0.0051"):
-        assert found in text
-        assert found in board
-    graphs_found = committed("causal-speed")
-    off = sorted(r["shd"] for r in graphs_found)
-    edges = sorted(r["edges"] for r in graphs_found)
-    assert f"differ from the true ones by {off[0]}, {off[1]} and {off[2]} edges" in prose("causal")
-    assert f"{edges[0]}, {edges[1]} and {edges[2]}" in prose("causal")

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from studies.harness.available import Unavailable
 from studies.harness.config import load
 from studies.harness.results import read
-from studies.harness.study import Context, Unavailable, find
+from studies.harness.study import Context, find
 from studies.speed import run, steps_and_queries
 from studies.speed.authors import Authors
 from studies.speed.floor import Rates, floor, measure_rates, parameters

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from marginals import Mixture, build, fit
 from marginals.cells import Evidence
@@ -13,6 +13,7 @@ from marginals.densities.density import Density
 from marginals.training.batches import make_rows
 from marginals.training.config import FitConfig
 from marginals.training.fit import FitRun
+from marginals.training.state import new_state
 from tests.training.helpers import after, loss_of, mixed_rows, parts, rows, same, small, weights
 
 ONE_BATCH = {"batch_size": 1000, "validation_fraction": 0.0}
@@ -127,3 +128,18 @@ def test_the_rate_falls_to_zero_in_a_line() -> None:
         moves.append(float(run.state.optimiser.rate))
     assert moves[:10] == pytest.approx([0.1] * 10)
     assert moves[10:] == pytest.approx([0.1 * (1 - i / 10) for i in range(10)])
+
+
+@pytest.mark.parametrize("amsgrad", [False, True])
+def test_amsgrad_keeps_the_largest_second_moment(amsgrad: bool) -> None:
+    found, wanted = (nn.Parameter(torch.ones(3, dtype=torch.float64)) for _ in range(2))
+    config = FitConfig(learning_rate=0.1, amsgrad=amsgrad)
+    ours = new_state(nn.ParameterList([found]), config).optimiser
+    theirs = torch.optim.AdamW([wanted], lr=0.1, weight_decay=0.0, amsgrad=amsgrad)
+    for gradient in (10.0, 0.0, 0.1, 0.0, 0.1):  # the second moment falls after the first step
+        for parameter in (found, wanted):
+            parameter.grad = torch.full_like(parameter, gradient)
+        ours.step()
+        theirs.step()
+    torch.testing.assert_close(found, wanted)
+    assert ("0/max_exp_avg_sq" in ours.moments()) == amsgrad
