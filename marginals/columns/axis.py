@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from marginals.columns.normal_scores import Floats
 from marginals.columns.schema import Column
 
 __all__ = ["Axis", "CodeAxis", "ExactCells", "Flags", "Floats", "checked", "quiet"]
 
-Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 _FARTHEST = float(np.finfo(np.float64).max)  # the density is 0 long before

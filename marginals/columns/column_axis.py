@@ -11,6 +11,7 @@ from marginals.columns.dtypes import family, unit
 from marginals.columns.glued_axis import GluedAxis
 from marginals.columns.kinds import Categorical, Discrete, Integer, Kind
 from marginals.columns.lattice_axis import LatticeAxis, softness
+from marginals.columns.normal_scores import fit_normal_scores
 from marginals.columns.schema import Column
 from marginals.columns.smooth_axis import SmoothAxis, with_atoms
 from marginals.columns.table_axis import TableAxis
@@ -50,7 +51,7 @@ def axis_of(column: Column) -> Axis:
 
 def standardised(column: Column, values: Floats) -> Column:
     """Return the column with location, scale, knot and atoms fitted to numbers that are finite."""
-    bare = replace(column, location=0.0, scale=1.0, knot=None, soft=0.0).axis
+    bare = replace(column, location=0.0, scale=1.0, knot=None, soft=0.0, scores=None).axis
     if isinstance(bare, CodeAxis | TableAxis):
         return column
     values = values[np.isfinite(values)]
@@ -68,6 +69,8 @@ def standardised(column: Column, values: Floats) -> Column:
     column = replace(column, location=location, scale=scale, knot=_knot(column.kind, values))
     if isinstance(column.axis, LatticeAxis):
         return replace(column, atoms=column.axis.atom_points)
+    if isinstance(column.axis, SmoothAxis) and family(column.dtype) == "number":
+        column = replace(column, scores=fit_normal_scores((values - location) / scale))
     return with_atoms(column.axis) if isinstance(column.axis, SmoothAxis) else column
 
 

@@ -3,7 +3,7 @@
 import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
@@ -11,6 +11,7 @@ import pandas as pd
 
 from marginals.columns.dtypes import base, parse
 from marginals.columns.kinds import KINDS, Categorical, Continuous, Discrete, Kind
+from marginals.columns.normal_scores import NormalScores
 from marginals.columns.plain_values import did_you_mean, from_json, to_json
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Column:
         knot: of a column with one bound, the logarithm of the largest distance from it in the data;
             see `open_tail`.
         soft: of a lattice, the steps from its bounds at which its scale becomes a logarithm.
+        scores: of a continuous column with many rows, the map to its normal scores.
         alone: whether the column is modelled as independent of all others, as one that nearly
             identifies its row is.
         margin: a distribution that replaces the column's own margin; it cannot be saved.
@@ -65,6 +67,7 @@ class Column:
     atoms: tuple[float, ...] = ()
     knot: float | None = None
     soft: float = 0.0
+    scores: NormalScores | None = None
     alone: bool = False
     margin: "Margin | None" = None
     unknown: str = "error"
@@ -106,13 +109,17 @@ class Column:
             )
         rest = [f.name for f in fields(self) if f.name not in ("kind", "margin", "unknown")]
         plain = {name: getattr(self, name) for name in rest}
-        plain |= {"notes": list(self.notes), "atoms": list(self.atoms)}
+        scores = None if self.scores is None else asdict(self.scores)
+        plain |= {"notes": list(self.notes), "atoms": list(self.atoms), "scores": scores}
         return plain | {"kind": _kind_to_dict(self.kind)}
 
     @staticmethod
     def from_dict(stored: Mapping[str, Any]) -> "Column":
         """Return the column that `to_dict` wrote."""
         rest = {**stored, "notes": tuple(stored["notes"]), "atoms": tuple(stored["atoms"])}
+        if rest.get("scores") is not None:
+            knots = {name: tuple(part) for name, part in rest["scores"].items()}
+            rest["scores"] = NormalScores(**knots)
         column = Column(**{**rest, "kind": _kind_from_dict(stored["kind"])})
         _check_stored(column)
         return column

@@ -25,7 +25,8 @@ _BEYOND = 1e6
 class SmoothAxis(Axis):
     r"""Numbers between bounds: x without any, log(x - lower), -log(upper - x), or the logit.
 
-    Beyond the data, the open side of a column with one bound follows `open_tail`.
+    Beyond the data, the open side of a column with one bound follows `open_tail`. Of a column with
+    many rows, the scale is that of its normal scores.
 
     Args:
         column: the column.
@@ -57,6 +58,16 @@ class SmoothAxis(Axis):
         none = np.isnan(numbers) | np.isin(numbers, self.points) | self.wrong(numbers)
         model = self.point(numbers)
         return ExactCells(model, model, np.where(none, 0.0, self._log_slope(numbers)))
+
+    def to_model(self, bent: Floats) -> Floats:
+        """Return transformed values on the model's scale."""
+        scaled = super().to_model(bent)
+        return scaled if self.column.scores is None else self.column.scores(scaled)
+
+    def to_numbers(self, model: Floats) -> Floats:
+        """Undo `to_model`."""
+        scores = self.column.scores
+        return super().to_numbers(model if scores is None else scores.inverse(model))
 
     def point(self, numbers: Floats) -> Floats:
         """Return values on the model's scale; NaN where they cannot occur."""
@@ -146,6 +157,8 @@ class SmoothAxis(Axis):
     def _log_slope(self, numbers: Floats) -> Floats:
         """Return log |d model / d user|; the user's unit of time is the second."""
         slope: Any = np.full(len(numbers), -math.log(self.column.scale))
+        if self.column.scores is not None:
+            slope = slope + self.column.scores.log_slope(super().to_model(self.bent(numbers)))
         if family(self.column.dtype) != "number":
             slope = slope + math.log(UNITS[unit(self.column.dtype)] / self.column.grain)
         low, high = not math.isinf(self.lower), not math.isinf(self.upper)
