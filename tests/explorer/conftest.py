@@ -1,6 +1,5 @@
 """A small fitted table of every kind of column, a session on it, and a server."""
 
-import shutil
 import socket
 import threading
 import time
@@ -97,9 +96,3 @@ def serving(session: Session, workers: Workers | None = None) -> Iterator[Runnin
 def server(session: Session) -> Iterator[Running]:
     with serving(session) as running:
         yield running
-
-
-def chromium() -> str | None:
-    """Return the path of a browser, if there is one."""
-    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
-    return next((path for path in found if path), None)

@@ -1,7 +1,7 @@
 /** The target: which columns tell most about it, and what each piece of evidence did to it. */
 
 import { numberText, shareText, valueText } from "./format.js";
-import { element, saveSvg, shape } from "./svg.js";
+import { element, iconButton, saveSvg, shape } from "./svg.js";
 
 /**
  * @typedef {import("./state.js").State} State
@@ -20,13 +20,14 @@ import { element, saveSvg, shape } from "./svg.js";
 const LINE = 20;
 
 export class TargetPanel {
-  /** @param {State} state @param {(id: string) => void} onShow */
-  constructor(state, onShow) {
+  /** @param {State} state @param {(id: string) => void} onShow @param {() => void} onClose */
+  constructor(state, onShow, onClose) {
     this.state = state;
     this.onShow = onShow;
     this.body = element("div", { class: "mx-panel-body" });
     this.title = element("h2", {});
-    this.node = element("aside", { class: "mx-panel mx-target-panel", "aria-label": "Target", hidden: true }, this.title, this.body);
+    const head = element("header", {}, this.title, iconButton("clear", "No target", onClose));
+    this.node = element("aside", { class: "mx-panel mx-target-panel", "aria-label": "Target", hidden: true }, head, this.body);
   }
 
   /** @param {string} id */
