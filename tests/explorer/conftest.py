@@ -64,12 +64,12 @@ class Running:
 
 
 @contextmanager
-def serving(session: Session, workers: Workers | None = None) -> Iterator[Running]:
+def serving(session: Session, workers: Workers | None = None, port: int = 0) -> Iterator[Running]:
     import uvicorn
 
     from marginals.explorer.server import create_app
 
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = socket.create_server(("127.0.0.1", port))
     port = listening.getsockname()[1]
     app = create_app(session, TOKEN, [f"127.0.0.1:{port}"], workers)
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)

@@ -2,11 +2,15 @@
 
 import json
 import re
+import threading
 import urllib.parse
 import warnings
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import numpy as np
 import pandas as pd
 import pytest
@@ -399,6 +403,51 @@ def test_two_pages_do_not_disturb_each_other(browser: Any, server: Running) -> N
         page.context.close()
 
 
+def test_a_page_works_beside_fifty_that_are_dragged(page: Page, server: Running) -> None:
+    stop, replies = threading.Event(), [Counter[str]() for _ in range(50)]
+
+    def drag(place: int) -> None:
+        with httpx.Client(base_url=server.address, timeout=120) as client:
+            number = 0
+            while number < 2 or not stop.is_set():
+                number += 1
+                cell = {"is": "range", "low": -1 + number % 20 / 20, "high": 1 + place / 50}
+                body = {"ask": "monitors", "page": f"page {place}", "number": number}
+                reply = client.post("api", json={**body, "with": {"evidence": {"size": cell}}})
+                found = "columns" in reply.json() if reply.status_code == 200 else False
+                replies[place][str(reply.status_code) if not found else "answered"] += 1
+
+    page.context.set_default_timeout(90_000)
+    opened(page, server)
+    with ThreadPoolExecutor(50) as threads:
+        jobs = [threads.submit(drag, place) for place in range(50)]
+        try:
+            card(page, "kind").locator("[data-bar='0'] text").first.click()
+            settled(page, "kind = ")
+            page.wait_for_function("() => document.querySelector('.mx').dataset.shown === 'exact'")
+        finally:
+            stop.set()
+        for job in jobs:
+            job.result()
+    assert all(set(count) == {"answered"} for count in replies)
+
+
+def test_of_many_columns_only_those_near_the_screen_are_drawn(browser: Any) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(40, 300)), columns=[f"c{i}" for i in range(300)])
+    model = MDMA(width=2, max_steps=1, random_state=0, progress=False).fit(frame)
+    drawn = "document.querySelectorAll('.mx-grid .mx-line[d]').length"
+    with serving(Session(model)) as running:
+        context = browser.new_context(viewport={"width": 1200, "height": 800})
+        context.set_default_timeout(60_000)
+        page = opened(context.new_page(), running)
+        assert 0 < page.evaluate(drawn) < 80
+        page.locator(".mx-card[data-id=c299]").scroll_into_view_if_needed()
+        page.wait_for_selector(".mx-card[data-id=c299] .mx-line[d]")
+        assert page.evaluate(drawn) < 200
+        context.close()
+
+
 def test_a_killed_server_is_noticed(browser: Any, session: Session) -> None:
     context = browser.new_context()
     with serving(session) as running:
@@ -406,6 +455,11 @@ def test_a_killed_server_is_noticed(browser: Any, session: Session) -> None:
     card(page, "kind").locator("[data-bar='0'] text").first.click()
     page.wait_for_selector(".mx-banner:not([hidden])")
     assert "does not answer" in page.locator(".mx-banner").inner_text()
+    # It goes on by itself when the server is back at the same address.
+    port = int(running.address.split(":")[2].split("/")[0])
+    with serving(session, port=port):
+        page.wait_for_selector(".mx-banner", state="hidden")
+        settled(page, "kind = ")
     context.close()
 
 

@@ -368,6 +368,7 @@ export class Explorer {
       pinned: state.pins.has(id),
       target: state.target === id,
       drag: draft !== null,
+      idle: !Object.keys(draft ?? state.evidence).length,
     });
   }
 

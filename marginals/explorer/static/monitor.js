@@ -18,6 +18,7 @@ import { element, iconButton, saveSvg, setAttributes, shape } from "./svg.js";
  * @property {boolean} pinned
  * @property {boolean} target
  * @property {boolean} drag Whether a drag is under way.
+ * @property {boolean} idle Whether there is no evidence at all.
  *
  * @typedef {object} CardHooks
  * @property {(axis: Axis) => void} onPin
@@ -173,9 +174,14 @@ export class MonitorCard {
     const { axis } = this;
     const { cell, now, before } = shown;
     const told = cell ? cellText(axis, cell) : summaryText(axis, now);
-    this.summary.textContent = cell ? `given ${told.replace(axis.id, "").trim() ? told : axis.id}` : told;
-    const moved = before && !cell ? distance(now, before) : 0;
-    this.change.textContent = cell ? (cell.is === "soft" ? "soft evidence, by Jeffrey's rule" : `without it: ${summaryText(axis, now).replace("median ", "")}`) : changeText(axis, now, before, moved);
+    const without = `without it: ${summaryText(axis, now).replace(/^(median|most likely) /, "")}`;
+    if (cell) {
+      this.summary.textContent = cell.is === "soft" ? "soft evidence, by Jeffrey's rule" : `given ${told}`;
+      this.change.textContent = without;
+    } else {
+      this.summary.textContent = told;
+      this.change.textContent = shown.idle ? axis.what : changeText(axis, now, before);
+    }
     this.node.classList.toggle("mx-given", Boolean(cell));
     this.node.classList.toggle("mx-target", shown.target);
     this.clear.hidden = !cell;
@@ -378,8 +384,9 @@ export function distance(a, b) {
   return sum / 2;
 }
 
-/** @param {Axis} axis @param {Monitor} now @param {Monitor | null} before @param {number} moved */
-function changeText(axis, now, before, moved) {
+/** @param {Axis} axis @param {Monitor} now @param {Monitor | null} before @returns {string} what changed */
+function changeText(axis, now, before) {
+  const moved = before ? distance(now, before) : 0;
   if (!before || moved < 0.0005) return "unchanged";
   const share = `${shareText(moved)} moved`;
   if (axis.family === "category") {

@@ -34,6 +34,7 @@ export class TargetPanel {
   wait(id) {
     this.title.textContent = `Target: ${id}`;
     this.body.classList.add("mx-waiting");
+    if (!this.body.hasChildNodes()) this.body.append(element("p", { class: "mx-note" }, "Drawing rows to see what tells about it…"));
   }
 
   /** @param {string} id @param {TargetFacts} facts */
