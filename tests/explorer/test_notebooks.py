@@ -113,7 +113,12 @@ def check_widget(page: Any) -> None:
     chip = page.locator(".mx-chips li", has_text="kind = ")
     chip.wait_for()
     page.locator(".mx-probability b").wait_for()
-    assert line.get_attribute("d") != before
+    page.locator(".mx-card[data-id=weight] .mx-plot").scroll_into_view_if_needed()
+    for _ in range(100):
+        if line.get_attribute("d") != before:
+            return
+        page.wait_for_timeout(100)
+    pytest.fail("the curve did not move")
 
 
 def test_jupyterlab(folder: Path) -> None:
@@ -126,6 +131,7 @@ def test_jupyterlab(folder: Path) -> None:
         page.goto(f"{address}/lab/tree/shop.ipynb?token=t", timeout=120_000)
         cell = page.locator(".jp-Notebook .cm-content").first
         cell.wait_for(timeout=120_000)
+        page.get_by_text("| Idle").wait_for(timeout=120_000)  # the kernel is ready
         cell.click()
         page.keyboard.press("Shift+Enter")
         try:

@@ -66,7 +66,7 @@ export class TargetPanel {
     const negative = lines.some((line) => line.value < 0);
     const zero = negative ? 164 : 112;
     const room = negative ? 50 : 98;
-    const picture = shape("svg", { viewBox: `0 0 300 ${lines.length * LINE + 4}`, class: "mx-chart", role: "img", "aria-label": `${name}: ${lines.map((l) => `${l.id} ${l.text}`).join(", ")}` });
+    const picture = shape("svg", { viewBox: `0 0 300 ${lines.length * LINE + 4}`, class: "mx-chart", role: "group", "aria-label": name });
     lines.forEach((line, i) => {
       const y = i * LINE + 2;
       const length = (Math.abs(line.value) / most) * room;
@@ -74,7 +74,14 @@ export class TargetPanel {
       picture.append(
         shape(
           "g",
-          { class: "mx-line-link", onclick: () => this.onShow(line.id) },
+          {
+            class: "mx-line-link",
+            role: "button",
+            tabindex: 0,
+            "aria-label": `${line.id} ${line.text}: show this column`,
+            onclick: () => this.onShow(line.id),
+            onkeydown: (event) => event.key === "Enter" && this.onShow(line.id),
+          },
           shape("text", { x: 106, y: y + 13, "text-anchor": "end" }, label, shape("title", {}, `${line.id} ${line.title}`)),
           shape("rect", { x: line.value < 0 ? zero - length : zero, y: y + 3, width: Math.max(0.5, length), height: LINE - 8, class: line.value < 0 ? "mx-less" : "mx-more" }),
           shape("text", { x: 298, y: y + 13, "text-anchor": "end", class: "mx-share" }, line.text),
