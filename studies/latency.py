@@ -95,7 +95,7 @@ def measure(settings: Settings, seed: int, context: Context, job: Record) -> Ite
     """Time one question in all settings, which take turns."""
     check_choice("`questions`", job["question"], QUESTIONS)
     frame = make_table(settings.rows, seed)
-    model = context.once("model", lambda: _fitted(settings, frame, seed))
+    model = context.once("model", lambda: fitted(settings, frame, seed))
     rows = pd.concat([frame] * -(-settings.scored // len(frame)), ignore_index=True)
     rows, ask = rows.iloc[: settings.scored], QUESTIONS[job["question"]]
     ways = list(product(settings.threads, (0, settings.busy)))
@@ -168,7 +168,7 @@ def make_table(rows: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def _fitted(settings: Settings, frame: pd.DataFrame, seed: int) -> MDMA:
+def fitted(settings: Settings, frame: pd.DataFrame, seed: int) -> MDMA:
     limit = {"max_steps": settings.max_steps, "width": 2} if settings.max_steps else {}
     seconds = {"max_seconds": settings.fit_seconds}
     return MDMA(random_state=seed, progress=False, **seconds, **limit).fit(frame)

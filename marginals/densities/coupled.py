@@ -218,23 +218,27 @@ class CoupledDensity(LeafDensity):
             parts.append(leaf_mixtures_of(LeafMixtures(self.leaves, loose, outside), given))
         atoms = self.lattices.atoms
         plain = [c for c in tied if c not in atoms.points]
+        # Given ranges, all columns share their nodes.
+        shared = self._given_ranges(given, tied, values) if tied and values else None
+
+        def smooth(known: Settled, columns: Sequence[int]) -> list[Univariates]:
+            """Return univariates of coupled columns without their atoms."""
+            if shared is not None:
+                found = shared.some([tied.index(c) for c in columns])
+            else:
+                found = scaled_mixtures_of(self._scaled(known.evidence, columns), known)
+            return on_lattices(found, self.lattices)
+
         if plain:
-            parts += self._smooth(given, plain)
+            parts += smooth(given, plain)
         for c in tied:
             if c in atoms.points:
                 marks = [atoms.marks[c]]
                 outside = self._outside(known, marks, values or self._values(known))
                 mark = leaf_mixtures_of(LeafMixtures(self.leaves, marks, outside), given)
-                (smooth,) = self._smooth(given.joined(marks[0], len(atoms.points[c])), [c])
-                parts.append(AtomMixtures(atoms.points[c], mark, smooth))
+                (rest,) = smooth(given.joined(marks[0], len(atoms.points[c])), [c])
+                parts.append(AtomMixtures(atoms.points[c], mark, rest))
         return parts
-
-    def _smooth(self, given: Settled, asked: Sequence[int]) -> list[Univariates]:
-        """Return univariates of coupled columns without their atoms."""
-        known = given.evidence
-        values = self._values(known) if self._has_ranges(known) else None
-        found = scaled_mixtures_of(self._given_ranges(known, asked, values), given)
-        return on_lattices(found, self.lattices)
 
     def sample_rows(
         self, given: Evidence, draws: int, generator: torch.Generator | None = None
@@ -419,11 +423,10 @@ class CoupledDensity(LeafDensity):
         return bool(((low < high) & ~((low == -torch.inf) & (high == torch.inf))).any())
 
     def _given_ranges(
-        self, known: Evidence, asked: Sequence[int], values: _Values | None
+        self, given: Settled, asked: Sequence[int], values: _Values
     ) -> ScaledMixtures:
-        """Return univariates of coupled columns; given ranges, of columns without evidence."""
-        if values is None:
-            return self._scaled(known, asked)
+        """Return univariates of coupled columns without evidence, at no atom, given ranges."""
+        known = given.evidence
         log_weights = values.total() + self.couplings.log_weights()  # (B, K)
         tied = sorted({*known.columns, *asked} & set(self.coupled))
         index = torch.tensor([tied.index(c) for c in asked], device=log_weights.device)
@@ -433,6 +436,7 @@ class CoupledDensity(LeafDensity):
             part[:, found.component].to(found.mean)  # (n, B, M)
             for part in self._gauss.of(own)[:2]
         )
+        unmarked = self.lattices.atoms.log_unmarked(self.leaves, asked).to(log_weights)  # (n, K)
         out = ScaledMixtures(
             self._family,
             own,
@@ -440,14 +444,14 @@ class CoupledDensity(LeafDensity):
             *(
                 part.to(log_weights)
                 for part in (
-                    found.log_weights,
+                    found.log_weights + unmarked[:, found.component],
                     location + log_scale.exp() * found.mean,
                     log_scale + 0.5 * found.variance.log(),
                 )
             ),
         )
-        out.log_evidence = logsumexp(log_weights)[:, None].expand(-1, len(asked))
-        return out
+        out.log_evidence = logsumexp(log_weights + unmarked[:, None]).T  # (B, n)
+        return scaled_mixtures_of(out, given)
 
     def _sample_some(
         self, given: Evidence, draws: int, generator: torch.Generator | None

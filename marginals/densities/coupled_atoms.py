@@ -17,7 +17,7 @@ from torch import Tensor
 from marginals.cells.evidence import Evidence
 from marginals.cells.lattice_table import LatticeTable
 from marginals.densities.univariates import Univariates, columns_first, columns_last
-from marginals.leaves import LeafEvaluation
+from marginals.leaves import LeafEvaluation, Leaves
 
 # Relative difference of ends of cells that is only rounding.
 _CLOSE = 1e-6
@@ -88,6 +88,22 @@ class CoupledAtoms:
             for known in evidence
             for c, mark in self.marks.items()
         )
+
+    def log_unmarked(self, leaves: Leaves, columns: Sequence[int]) -> Tensor:
+        """Return the log probability that columns are at no atom, by component, (n, M).
+
+        Args:
+            leaves: of the table and the marks.
+            columns: the columns, with or without atoms.
+        """
+        like = next(leaves.parameters())
+        nothing = torch.zeros(leaves.width, dtype=like.dtype, device=like.device)
+        out = [nothing] * len(columns)
+        for i, c in enumerate(columns):
+            if c in self.points:
+                none = like.new_full((1, 1), len(self.points[c]))
+                out[i] = leaves.log_values(Evidence.exact(none, [self.marks[c]]))[0, 0]
+        return torch.stack(out)
 
     # Evidence ---------------------------------------------------------------------------------
 
@@ -325,6 +341,13 @@ class AtomMixtures(Univariates):
             torch.logaddexp(rest + at.log_sf, counted(points > x)),
             density,
         )
+
+    def cdf(self, x: Tensor) -> Tensor:
+        """Return the CDF at `x` (..., B, n), to absolute machine precision."""
+        masses = self.masses.exp()[..., None]  # (A + 1, B, 1)
+        at = zip(self.points, masses[:-1], strict=True)
+        below = sum((mass * (x >= point) for point, mass in at), torch.zeros_like(masses[-1]))
+        return below + masses[-1] * self.smooth.cdf(x)
 
     def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return quantiles for log u and log(1 - u), (..., B, n): the smallest x that reaches u."""

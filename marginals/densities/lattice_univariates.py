@@ -84,6 +84,21 @@ class LatticeMixtures(Univariates):
         """Return the log CDF at `x` (..., B, n)."""
         return self._log_tails(x)[0]
 
+    def cdf(self, x: Tensor) -> Tensor:
+        """Return the CDF at `x` (..., B, n), to absolute machine precision."""
+        cells, shape = columns_first(x, self.log_evidence.shape)  # (1, Q, B)
+        at, masses = cells[0].T, self.masses  # (B, Q)
+        place, share = self._place(at)
+        below, mass = masses.below.exp().gather(1, place), masses.cells.exp().gather(1, place)
+        value = below + share * mass
+        outside = (at < self.table[0][0]) | (at > self.table[0][-1])
+        if bool(outside.any()):
+            scale = (-masses.total[:, None]).exp()
+            smooth = self.smooth.cdf(cells.movedim(0, -1))[..., 0].T  # (B, Q)
+            far = torch.where(share > 0, 1 - scale * (1 - smooth), scale * smooth)
+            value = torch.where(outside, far, value)
+        return columns_last(value.clamp_max(1.0).T[None], shape)
+
     def logsf(self, x: Tensor) -> Tensor:
         """Return the log survival function at `x` (..., B, n)."""
         return self._log_tails(x)[1]

@@ -144,7 +144,7 @@ def from_page(column: Column, number: float) -> Any:
 
 def ids_of(schema: Schema) -> list[str]:
     """Return a unique text for each column: its name, with the position if names coincide."""
-    texts = [str(name) for name in schema.names]
+    texts = [str(name) if str(name).strip() else "(no name)" for name in schema.names]
     return [t if texts.count(t) == 1 else f"{t} ({i})" for i, t in enumerate(texts)]
 
 

@@ -29,7 +29,7 @@ from marginals.explorer.question_text import texts, typed
 from marginals.queries.outside_data import outside_columns
 from marginals.queries.positions import seeded
 
-# A range on a lattice with more points counts as continuous: within 1e-4 of the sum, at once.
+# While dragging, a range on a lattice with more points counts as continuous: within 1e-4.
 _MOST_POINTS = 16
 _MOST_DRAWS = 10_000
 _TARGET_DRAWS = 5_000
@@ -71,7 +71,8 @@ class Session:
             )
         self.schema = schema.reading("error")
         self.density: Density = copy.deepcopy(model.module_).requires_grad_(False)
-        for part in self.density.modules():
+        self.rough = copy.deepcopy(self.density)
+        for part in self.rough.modules():
             if isinstance(part, CoupledLattices):
                 part.most_points = _MOST_POINTS
         self.path = path
@@ -83,7 +84,8 @@ class Session:
             self.data = DataRows(data, self.schema.reading("missing"), self.axes)
         self._answers: dict[str, Callable[[Mapping[str, Any]], Answer]] = {
             "table": self._table,
-            "monitors": self._all_monitors,
+            "monitors": lambda asked: self._free_monitors(asked, fine=False),
+            "exact": lambda asked: self._free_monitors(asked, fine=True),
             "own": self._own_monitors,
             "data": self._data,
             "target": self._target,
@@ -108,7 +110,7 @@ class Session:
         if not isinstance(arguments, Mapping):
             raise RequestError("Expected the arguments of a request as an object.")
         try:
-            with torch.no_grad():
+            with torch.inference_mode():
                 return self._answers[name](arguments)
         except RequestError:
             raise
@@ -126,22 +128,28 @@ class Session:
             "rows": None if self.data is None else len(self.data),
         }
 
-    def _all_monitors(self, asked: Mapping[str, Any]) -> Answer:
-        """Return monitors of the columns without evidence, and the evidence's probability."""
+    def _free_monitors(self, asked: Mapping[str, Any], fine: bool) -> Answer:
+        """Return monitors of the columns without evidence, and the evidence's probability.
+
+        Args:
+            asked: the evidence and perhaps the columns.
+            fine: as Python answers, to all digits; else in the time of a frame or two of a drag.
+        """
         given = self._given(asked)
         if not given.positions:
             found = {a.id: self.prior[a.position].to_json() for a in self.axes}
             return {"columns": found, "evidence": {"log": 0.0, "density": False, "error": 0.0}}
-        shown = self._monitors(given, self._free(given, asked.get("columns")))
-        rows = self.density.checked(shown.hard)
-        far = outside_columns(self.density, self.schema, shown.hard, alternatives=True)
+        shown = self._monitors(given, self._free(given, asked.get("columns")), fine)
+        density = self.density if fine else self.rough
+        far = outside_columns(density, self.schema, shown.hard, alternatives=True)
         evidence = {
             "log": _finite(shown.log_evidence),
             "density": is_density(self.schema, given),
-            "error": relative_error(self.density, rows),
+            "error": relative_error(density, density.checked(shown.hard)),
             "outside": [str(name) for name in far],
         }
-        found = {self.axes[i].id: m.to_json() for i, m in shown.monitors.items()}
+        decimals = 7 if fine else 5
+        found = {self.axes[i].id: m.to_json(decimals) for i, m in shown.monitors.items()}
         return {"columns": found, "evidence": evidence}
 
     def _own_monitors(self, asked: Mapping[str, Any]) -> Answer:
@@ -152,8 +160,9 @@ class Session:
         }
         return {"columns": found}
 
-    def _monitors(self, given: Given, positions: Any) -> Any:
-        return monitors(self.density, self.schema, self.axes, given, list(positions))
+    def _monitors(self, given: Given, positions: Any, fine: bool = True) -> Any:
+        density = self.density if fine else self.rough
+        return monitors(density, self.schema, self.axes, given, list(positions), fine)
 
     def _monitor(self, given: Given, position: int) -> Monitor:
         if not given.positions:

@@ -16,6 +16,7 @@ from marginals.leaves.neural import NeuralLeaves
 from marginals.leaves.shared import SharedLeaves
 from marginals.numerics import select
 from marginals.runtime.backend import QUERY, Backend
+from marginals.runtime.derived import Derived
 
 FAMILIES: dict[str, Callable[..., LeafFamily]] = {
     "neural": NeuralLeaves,
@@ -26,6 +27,8 @@ FAMILIES: dict[str, Callable[..., LeafFamily]] = {
 
 # Rows from which on it pays to look for repeated intervals.
 _WORTH_SEARCHING = 64
+# Values of the CDF that are kept, at most.
+_MOST_KEPT = 1 << 20
 
 
 @final
@@ -50,6 +53,7 @@ class Leaves(nn.Module):
             for family, owned in enumerate(self.owned)
             for position, column in enumerate(owned)
         }
+        self._cdfs = Derived(most=4)
         self._check()
 
     def _check(self) -> None:
@@ -126,8 +130,18 @@ class Leaves(nn.Module):
         return LeafEvaluation(*self._gather(columns, one))
 
     def cdf(self, x: Tensor, columns: Sequence[int]) -> Tensor:
-        """Return the CDF at `x` (n, B), (n, B, M), to absolute machine precision."""
-        return self._gather(columns, lambda family, own, at: [family.cdf(x[at], own)])[0]
+        """Return the CDF at `x` (n, B), (n, B, M), to absolute machine precision.
+
+        Values at few points are kept: many queries ask for the same grid, given other evidence.
+        """
+
+        def made() -> Tensor:
+            return self._gather(columns, lambda family, own, at: [family.cdf(x[at], own)])[0]
+
+        if not x.is_cpu or x.numel() * self.width > _MOST_KEPT:
+            return made()
+        key = tuple(columns), x.shape, x.dtype, x.detach().contiguous().numpy().tobytes()
+        return self._cdfs.get(key, [*self.parameters(), *self.buffers()], made)
 
     def invert(
         self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]

@@ -22,6 +22,9 @@ class Derived:
     No way to change parameters, whether by training, loading or hand, leaves a stale value.
     Nothing is kept with gradients, on other devices than a CPU, or from large parameters.
 
+    Args:
+        most: the number of values to keep at a time.
+
     >>> raw, made = torch.zeros(2), Derived()
     >>> with torch.no_grad():
     ...     first = made.get("exp", [raw], raw.exp)
@@ -29,13 +32,14 @@ class Derived:
     (True, tensor([2.7183, 2.7183]))
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = _MOST_VALUES) -> None:
+        self._most = most
         # One attribute, replaced as a whole: threads see the values of one set of parameters.
         self._state: tuple[tuple[Tensor, ...], dict[Hashable, Any]] = ((), {})
 
-    def __reduce__(self) -> tuple[type["Derived"], tuple[()]]:
+    def __reduce__(self) -> tuple[type["Derived"], tuple[int]]:
         """Copy nothing: values may be views of the parameters of the original."""
-        return Derived, ()
+        return Derived, (self._most,)
 
     def get(self, key: Hashable, parameters: Sequence[Tensor], make: Callable[[], Value]) -> Value:
         """Return `make()`, or what it returned for this key and these parameters before.
@@ -57,7 +61,7 @@ class Derived:
         # A value made for inference only could not be used anywhere else.
         with torch.inference_mode(False), torch.no_grad():
             made = make()
-        if len(values) >= _MOST_VALUES:
+        if len(values) >= self._most:
             values.clear()
         values[key] = made
         return made

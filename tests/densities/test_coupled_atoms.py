@@ -153,7 +153,9 @@ def test_parts_of_a_line_sum_to_one(given: dict[int, object]) -> None:
 
 
 @pytest.mark.parametrize("column", [0, 1])
-@pytest.mark.parametrize("given", [{}, {2: 0.2}, {2: 0.2, 3: 1, 0: (-0.5, 0.0)}, {1: (0.0, 1.0)}])
+@pytest.mark.parametrize(
+    "given", [{}, {2: 0.2}, {2: 0.2, 3: 1, 0: (-0.5, 0.0)}, {1: (0.0, 1.0)}, {2: (-0.3, 0.8)}]
+)
 def test_univariates_agree_with_values(column: int, given: dict[int, object]) -> None:
     model = atom_model(2)
     given = {c: cell for c, cell in given.items() if c != column}
@@ -184,6 +186,20 @@ def test_univariates_agree_with_values(column: int, given: dict[int, object]) ->
         both = model.univariates(Evidence.of({**given, column: 0.4}), [column, 3])
         alone = both.take(0, torch.tensor([0]))
         assert_close(alone.logcdf(cuts[:, None, None]), found.logcdf(cuts[:, None, None]))
+
+
+@pytest.mark.parametrize("given", [{2: (0.0, 1.0)}, {2: (-0.3, 0.8), 3: 1}, {1: (0.1, 1.5)}])
+def test_columns_given_ranges_are_the_same_together_and_alone(given: dict[int, object]) -> None:
+    model = atom_model(2)
+    known = Evidence.of(given)
+    columns = [c for c in range(COLUMNS) if c not in given]
+    cuts = torch.linspace(-3, 3, 41)[:, None, None]
+    with torch.no_grad():
+        together = model.univariates(known, columns)
+        for place, column in enumerate(columns):
+            alone = model.univariates(known, [column])
+            assert_close(together.cdf(cuts)[..., place], alone.cdf(cuts)[..., 0])
+            assert_close(together.log_evidence[:, place], alone.log_evidence[:, 0])
 
 
 @pytest.mark.parametrize("given", [{}, {2: 0.3, 1: 0.4}, {0: (-0.5, 0.5)}, {1: (-0.2, 3.0)}])

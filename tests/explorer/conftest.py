@@ -1,6 +1,5 @@
 """A small fitted table of every kind of column, a session on it, and a server."""
 
-import shutil
 import socket
 import threading
 import time
@@ -65,12 +64,12 @@ class Running:
 
 
 @contextmanager
-def serving(session: Session, workers: Workers | None = None) -> Iterator[Running]:
+def serving(session: Session, workers: Workers | None = None, port: int = 0) -> Iterator[Running]:
     import uvicorn
 
     from marginals.explorer.server import create_app
 
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = socket.create_server(("127.0.0.1", port))
     port = listening.getsockname()[1]
     app = create_app(session, TOKEN, [f"127.0.0.1:{port}"], workers)
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
@@ -97,9 +96,3 @@ def serving(session: Session, workers: Workers | None = None) -> Iterator[Runnin
 def server(session: Session) -> Iterator[Running]:
     with serving(session) as running:
         yield running
-
-
-def chromium() -> str | None:
-    """Return the path of a browser, if there is one."""
-    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
-    return next((path for path in found if path), None)

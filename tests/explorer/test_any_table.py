@@ -33,7 +33,7 @@ def test_every_kind_of_column(first: int) -> None:
         known = {n: v for n, v in cells.items() if isinstance(v, str) or abs(v or 2**60) < 2**53}
         for name, value in known.items():
             evidence = {name: {"is": "value", "value": value}}
-            for ask in ("monitors", "data", "texts"):
+            for ask in ("monitors", "exact", "data", "texts"):
                 json.dumps(session.answer(ask, {"evidence": evidence}), allow_nan=False)
         json.dumps(session.answer("row", {"cells": known}), allow_nan=False)
 

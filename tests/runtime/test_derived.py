@@ -57,7 +57,9 @@ def _answers(model: Density) -> list[Tensor]:
     """Return densities, conditionals and quantiles."""
     rows = torch.zeros(2, model.columns)
     parts = model.univariates(rows)
-    return [model.logpdf(rows), parts.logpdf(rows), parts.ppf(torch.full((2, 1), 0.3))]
+    grid = torch.zeros(3, 1, model.columns)
+    found = parts.ppf(torch.full((2, 1), 0.3))
+    return [model.logpdf(rows), parts.logpdf(rows), found, parts.cdf(grid)]
 
 
 def test_nothing_is_kept_with_gradients() -> None:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from marginals import cli
 from studies import files
 from studies.harness import config, page, results
+from studies.harness.browser import chromium
 from studies.harness.study import MODULES, find
 from tests.studies.conftest import works
 
@@ -32,6 +33,8 @@ def in_this_process(words: list[str]) -> dict[str, Any]:
 def test_from_the_command_to_tables_and_figures(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if name == "drag" and chromium() is None:
+        pytest.skip("no browser: install chromium")
     monkeypatch.setattr(files, "measured", in_this_process)
     words = ["run", name, "--tiny", "--device", "cpu", "--output", tmp_path / "made"]
     path = Path(works(*words).split()[-1])

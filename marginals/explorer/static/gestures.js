@@ -1,6 +1,6 @@
 /** Evidence by mouse, finger and keyboard on a monitor. */
 
-import { holds } from "./monitor.js";
+import { holds } from "./category_rows.js";
 
 /**
  * @typedef {import("./types.js").Cell} Cell
@@ -20,7 +20,7 @@ const EDGE = 6; // pixels around an end of a range
 
 /** @param {MonitorCard} card @param {GestureHooks} hooks */
 export function listenForGestures(card, hooks) {
-  if (card.rows.length) listenOnRows(card, hooks);
+  if (card.categories) listenOnRows(card, hooks);
   else listenOnPlot(card, hooks);
   card.picture.addEventListener("keydown", (event) => onKey(card, hooks, event));
 }
@@ -165,7 +165,7 @@ function listenOnRows(card, hooks) {
     const grip = /** @type {Element} */ (down.target).hasAttribute("data-grip");
     const before = hooks.cell();
     const weights = before?.is === "soft" ? before.weights : hooks.now().m;
-    const scale = card.scale;
+    const scale = card.categories?.scale ?? 1;
     const start = placeOf(card, down);
     /** @param {PointerEvent} event */
     const soft = (event) => softened(weights, bar, weights[bar] + (placeOf(card, event) - start) / scale);
@@ -202,7 +202,7 @@ function onKey(card, hooks, event) {
   else if (event.key === "Escape" || event.key === "Delete" || event.key === "Backspace") hooks.commit(null);
   else if (event.key in steps) {
     const by = steps[/** @type {keyof typeof steps} */ (event.key)];
-    const down = card.rows.length && event.key.startsWith("Arrow") && /Up|Down/.test(event.key);
+    const down = card.categories && event.key.startsWith("Arrow") && /Up|Down/.test(event.key);
     hooks.commit(card.axis.kind === "bars" ? keyOnBars(card, hooks, cell, down ? -by : by, event.shiftKey) : keyOnCurve(card, hooks, cell, by, event.shiftKey));
   } else return;
   event.preventDefault();

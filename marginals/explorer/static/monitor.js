@@ -1,5 +1,6 @@
 /** One monitor: the distribution of a column now, the one before, the data, and the evidence on it. */
 
+import { CategoryRows, dot, holds } from "./category_rows.js";
 import { axisTicks, cellText, pageValueText, shareText, summaryText, valueText } from "./format.js";
 import { element, iconButton, saveSvg, setAttributes, shape } from "./svg.js";
 
@@ -16,6 +17,8 @@ import { element, iconButton, saveSvg, setAttributes, shape } from "./svg.js";
  * @property {Shares | null} data
  * @property {boolean} pinned
  * @property {boolean} target
+ * @property {boolean} drag Whether a drag is under way.
+ * @property {boolean} idle Whether there is no evidence at all.
  *
  * @typedef {object} CardHooks
  * @property {(axis: Axis) => void} onPin
@@ -23,7 +26,7 @@ import { element, iconButton, saveSvg, setAttributes, shape } from "./svg.js";
  * @property {(axis: Axis) => void} onTarget
  * @property {(axis: Axis) => void} onType
  * @property {(axis: Axis) => void} onClear
- * @property {(axis: Axis, before: string) => void} onMove
+ * @property {(moved: string) => void} onMove Put another column before this one.
  */
 
 export const WIDTH = 300;
@@ -32,10 +35,6 @@ const LEFT = 10;
 const RIGHT = 290;
 const TOP = 8;
 const BOTTOM = 82;
-const ROW = 19;
-const BAR_LEFT = 104;
-const BAR_RIGHT = 244;
-const MOST_ROWS = 12;
 
 export class MonitorCard {
   /** @param {Axis} axis @param {Monitor} prior @param {CardHooks} hooks */
@@ -45,10 +44,8 @@ export class MonitorCard {
     this.shown = null;
     this.dirty = true;
     this.visible = false;
-    this.rows = axis.family === "category" ? likeliest(prior.m) : [];
-    this.left = axis.labels.length - this.rows.length;
-    const rows = this.rows.length + (this.left && this.rows.length ? 1 : 0);
-    const height = rows ? rows * ROW + 8 : HEIGHT;
+    this.categories = axis.family === "category" ? new CategoryRows(axis, prior) : null;
+    const height = this.categories?.height ?? HEIGHT;
     this.picture = shape("svg", {
       viewBox: `0 0 ${WIDTH} ${height}`,
       class: "mx-plot",
@@ -78,7 +75,7 @@ export class MonitorCard {
     );
     this.node = element(
       "section",
-      { class: "mx-card", "aria-label": axis.id, "data-id": axis.id },
+      { class: "mx-card", role: "listitem", "aria-label": axis.id, "data-id": axis.id },
       element("header", {}, this.title, this.badge, tools),
       this.picture,
       this.summary,
@@ -93,7 +90,6 @@ export class MonitorCard {
     this.atoms = shape("g", { class: "mx-atoms" });
     this.interval = shape("g", { class: "mx-interval" });
     this.handles = shape("g", { class: "mx-handles" });
-    this.scale = 1;
     this.built = false;
     this.listenForMoves(hooks);
   }
@@ -102,8 +98,8 @@ export class MonitorCard {
   build() {
     this.built = true;
     const { axis, picture } = this;
-    if (this.rows.length) {
-      picture.append(this.bars, this.evidence);
+    if (this.categories) {
+      picture.append(this.categories.bars, this.categories.rest);
       return;
     }
     const base = shape("line", { x1: LEFT, x2: RIGHT, y1: BOTTOM, y2: BOTTOM, class: "mx-base" });
@@ -168,7 +164,7 @@ export class MonitorCard {
     if (!shown || !this.dirty) return;
     this.dirty = false;
     if (!this.built) this.build();
-    if (this.rows.length) this.drawRows(shown);
+    if (this.categories) this.categories.draw(shown);
     else this.drawPlot(shown);
     this.words(shown);
   }
@@ -178,9 +174,14 @@ export class MonitorCard {
     const { axis } = this;
     const { cell, now, before } = shown;
     const told = cell ? cellText(axis, cell) : summaryText(axis, now);
-    this.summary.textContent = cell ? `given ${told.replace(axis.id, "").trim() ? told : axis.id}` : told;
-    const moved = before && !cell ? distance(now, before) : 0;
-    this.change.textContent = cell ? (cell.is === "soft" ? "soft evidence, by Jeffrey's rule" : `the others say: ${summaryText(axis, now)}`) : changeText(axis, now, before, moved);
+    const without = `without it: ${summaryText(axis, now).replace(/^(median|most likely) /, "")}`;
+    if (cell) {
+      this.summary.textContent = cell.is === "soft" ? "soft evidence, by Jeffrey's rule" : `given ${told}`;
+      this.change.textContent = without;
+    } else {
+      this.summary.textContent = told;
+      this.change.textContent = shown.idle ? axis.what : changeText(axis, now, before);
+    }
     this.node.classList.toggle("mx-given", Boolean(cell));
     this.node.classList.toggle("mx-target", shown.target);
     this.clear.hidden = !cell;
@@ -341,56 +342,6 @@ export class MonitorCard {
     return [Math.min(low, RIGHT), Math.max(high, LEFT)];
   }
 
-  // Categories ------------------------------------------------------------------------------
-
-  /** @param {Shown} shown */
-  drawRows({ now, before, cell, data }) {
-    const { axis, bars } = this;
-    const soft = cell?.is === "soft" ? cell.weights : null;
-    const masses = soft ?? now.m;
-    const top = Math.max(0.05, ...masses, ...(before ? before.m : []));
-    const scale = (BAR_RIGHT - BAR_LEFT) / top;
-    if (!bars.childElementCount) for (const i of this.rows) bars.append(this.buildRow(i));
-    if (this.left) {
-      const rest = masses.reduce((sum, mass, i) => (this.rows.includes(i) ? sum : sum + mass), 0);
-      const text = shape("text", { x: 98, y: 4 + this.rows.length * ROW + 12.5, "text-anchor": "end" }, `${this.left} more`);
-      const share = shape("text", { x: 292, y: 4 + this.rows.length * ROW + 12.5, "text-anchor": "end" }, shareText(rest));
-      this.evidence.replaceChildren(text, share);
-    }
-    this.rows.forEach((i, place) => {
-      const parts = bars.children[place].children;
-      const y = 4 + place * ROW;
-      const chosen = cell !== null && (cell.is === "soft" || holds(axis, cell, i));
-      setAttributes(bars.children[place], { class: cell && !chosen ? "mx-row mx-off" : chosen ? "mx-row mx-on" : "mx-row" });
-      setAttributes(parts[2], { width: Math.max(0.5, masses[i] * scale).toFixed(1) });
-      const was = before ? (BAR_LEFT + before.m[i] * scale).toFixed(1) : BAR_LEFT;
-      setAttributes(parts[3], { d: before ? `M${was},${y + 1}v${ROW - 4}` : "" });
-      const share = data && data.n > 0 ? dot(BAR_LEFT + Math.min(1, data.m[i] / top) * (BAR_RIGHT - BAR_LEFT), y + ROW / 2 - 1) : "";
-      setAttributes(parts[4], { d: share });
-      parts[5].textContent = shareText(masses[i]);
-      setAttributes(parts[6], { x: (BAR_LEFT + masses[i] * scale - 3).toFixed(1) });
-    });
-    this.scale = scale;
-  }
-
-  /** @param {number} i @returns {SVGGElement} label, background, bar, before, data, share, handle */
-  buildRow(i) {
-    const y = 4 + this.rows.indexOf(i) * ROW;
-    const label = this.axis.labels[i];
-    const text = label.length > 15 ? `${label.slice(0, 13)}…` : label;
-    return shape(
-      "g",
-      { "data-bar": i },
-      shape("rect", { x: 4, y, width: 292, height: ROW - 2, class: "mx-back" }),
-      shape("text", { x: 98, y: y + 12.5, "text-anchor": "end" }, text, shape("title", {}, label)),
-      shape("rect", { x: BAR_LEFT, y: y + 2, height: ROW - 6, width: 0, class: "mx-bar" }),
-      shape("path", { class: "mx-before" }),
-      shape("path", { class: "mx-data mx-dots" }),
-      shape("text", { x: 292, y: y + 12.5, "text-anchor": "end", class: "mx-share" }),
-      shape("rect", { y: y + 1, width: 6, height: ROW - 4, class: "mx-grip", "data-grip": i }),
-    );
-  }
-
   // Order -----------------------------------------------------------------------------------
 
   /** @param {CardHooks} hooks */
@@ -403,15 +354,9 @@ export class MonitorCard {
     });
     this.node.addEventListener("drop", (event) => {
       const id = event.dataTransfer?.getData("text/x-column");
-      if (id && id !== this.axis.id) hooks.onMove({ ...this.axis, id }, this.axis.id);
+      if (id && id !== this.axis.id) hooks.onMove(id);
     });
   }
-}
-
-/** @param {number[]} masses @returns {number[]} the places of the largest, in their order */
-function likeliest(masses) {
-  const order = masses.map((_, i) => i).sort((a, b) => masses[b] - masses[a]);
-  return order.slice(0, MOST_ROWS).sort((a, b) => a - b);
 }
 
 /** @param {Axis} axis @returns {string} */
@@ -428,21 +373,6 @@ function nearestPlace(places, value) {
   return best;
 }
 
-/** @param {number} x @param {number} y @returns {string} */
-function dot(x, y) {
-  return `M${(x - 2).toFixed(1)},${y.toFixed(1)}a2,2 0 1,0 4,0a2,2 0 1,0 -4,0`;
-}
-
-/** @param {Axis} axis @param {Cell} cell @param {number} bar @returns {boolean} */
-export function holds(axis, cell, bar) {
-  const own = [axis.labels[bar], axis.places[bar]];
-  if (cell.is === "value") return own.includes(cell.value);
-  if (cell.is === "set") return cell.values.some((v) => own.includes(v));
-  if (cell.is === "soft") return cell.weights[bar] > 0;
-  const at = axis.places[bar];
-  return (cell.low === null || at >= cell.low - 1e-9) && (cell.high === null || at <= cell.high + 1e-9);
-}
-
 /** @param {Monitor} a @param {Monitor} b @returns {number} total variation distance on the bins */
 export function distance(a, b) {
   let sum = 0;
@@ -454,8 +384,9 @@ export function distance(a, b) {
   return sum / 2;
 }
 
-/** @param {Axis} axis @param {Monitor} now @param {Monitor | null} before @param {number} moved */
-function changeText(axis, now, before, moved) {
+/** @param {Axis} axis @param {Monitor} now @param {Monitor | null} before @returns {string} what changed */
+function changeText(axis, now, before) {
+  const moved = before ? distance(now, before) : 0;
   if (!before || moved < 0.0005) return "unchanged";
   const share = `${shareText(moved)} moved`;
   if (axis.family === "category") {

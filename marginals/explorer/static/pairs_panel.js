@@ -80,7 +80,7 @@ export class PairsPanel {
       dots.append(shape("circle", { cx: at[0].toFixed(1), cy: at[1].toFixed(1), r: 2.2 }));
     });
     const frame = shape("rect", { x: SIZE.left, y: SIZE.top, width: SIZE.right - SIZE.left, height: SIZE.bottom - SIZE.top, class: "mx-frame" });
-    const names = shape("g", { class: "mx-names" }, shape("text", { x: (SIZE.left + SIZE.right) / 2, y: SIZE.height - 8, "text-anchor": "middle" }, x.id), shape("text", { x: 14, y: (SIZE.top + SIZE.bottom) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(SIZE.top + SIZE.bottom) / 2})` }, y.id));
+    const names = shape("g", { class: "mx-names" }, shape("text", { x: (SIZE.left + SIZE.right) / 2, y: SIZE.height - 8, "text-anchor": "middle" }, shortened(x.id)), shape("text", { x: 14, y: (SIZE.top + SIZE.bottom) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(SIZE.top + SIZE.bottom) / 2})` }, shortened(y.id)));
     this.picture.replaceChildren(cells, dots, frame, ticksOf(x, across, false), ticksOf(y, up, true), names);
     const total = facts.m.flat().reduce((a, b) => a + b, 0);
     this.picture.setAttribute("aria-label", `Joint distribution of ${x.id} and ${y.id}`);
@@ -89,6 +89,11 @@ export class PairsPanel {
     const told = strip ? "The width of a strip is the joint density" : `Darker regions of highest density hold ${shares} of the mass`;
     this.note.textContent = `${told}; the picture shows ${shareText(Math.min(1, total))} of it.${facts.points.length ? ` Dots: ${facts.points.length} rows of the data that agree with the evidence.` : ""}`;
   }
+}
+
+/** @param {string} name @returns {string} a name that fits beside the picture */
+function shortened(name) {
+  return name.length > 48 ? `${name.slice(0, 47)}…` : name;
 }
 
 /** @param {PairFacts} facts @param {number} i @param {number} j @returns {number} mass per area */

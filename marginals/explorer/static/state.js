@@ -5,6 +5,14 @@
  * @typedef {import("./types.js").Cell} Cell
  * @typedef {import("./types.js").Saved} Saved
  * @typedef {import("./types.js").Axis} Axis
+ *
+ * @typedef {{past: Evidence[], now: Evidence, future: Evidence[]}} History
+ *
+ * @typedef {object} Address Where the state is kept.
+ * @property {() => unknown} read
+ * @property {(saved: Saved) => void} write
+ * @property {() => unknown} kept The history of the page before it was loaded again.
+ * @property {(history: History) => void} keep
  */
 
 const MOST_UNDO = 200;
@@ -74,6 +82,31 @@ export class State {
     return cell === null ? rest : { ...this.evidence, [id]: cell };
   }
 
+  /** @param {string} id @param {Evidence} [evidence] @returns {Cell | null} the evidence on a column */
+  cell(id, evidence = this.evidence) {
+    return Object.hasOwn(evidence, id) ? evidence[id] : null;
+  }
+
+  /** @returns {History} */
+  history() {
+    return { past: this.past, now: this.evidence, future: this.future };
+  }
+
+  /** Take a history over if it ends at the evidence of now. @param {unknown} kept */
+  recall(kept) {
+    const from = /** @type {Partial<History>} */ (kept && typeof kept === "object" ? kept : {});
+    if (JSON.stringify(from.now) !== JSON.stringify(this.evidence)) return;
+    const sound = (/** @type {unknown} */ list) => Array.isArray(list) && list.every((each) => each && typeof each === "object" && !this.unread(each).length);
+    if (!sound(from.past) || !sound(from.future)) return;
+    this.past = from.past ?? [];
+    this.future = from.future ?? [];
+  }
+
+  /** @param {object} evidence @returns {string[]} the columns of which it cannot be read */
+  unread(evidence) {
+    return Object.entries(evidence).filter(([id, cell]) => !isCell(this.byId.get(id), cell)).map(([id]) => id);
+  }
+
   /** @returns {Saved} what the address holds; defaults are left out */
   saved() {
     /** @type {Saved} */
@@ -90,29 +123,67 @@ export class State {
     return out;
   }
 
-  /** @param {unknown} saved read from an address, and so perhaps anything */
+  /** @param {unknown} saved read from an address, and so perhaps anything @returns {string[]} columns whose evidence cannot be read */
   restore(saved) {
     const from = /** @type {Saved} */ (saved && typeof saved === "object" ? saved : {});
     const known = (/** @type {unknown} */ id) => typeof id === "string" && this.byId.has(id);
     /** @param {unknown} list @returns {string[]} */
     const ids = (list) => (Array.isArray(list) ? list.filter(known) : []);
-    const entries = from.e && typeof from.e === "object" ? Object.entries(from.e) : [];
-    this.commit(Object.fromEntries(entries.filter(([id]) => known(id))));
+    const evidence = from.e && typeof from.e === "object" ? from.e : {};
+    const ignored = this.unread(evidence);
+    this.commit(Object.fromEntries(Object.entries(evidence).filter(([id]) => !ignored.includes(id))));
     this.target = known(from.target) ? /** @type {string} */ (from.target) : null;
-    this.view = from.view === "pairs" || from.view === "rows" ? from.view : "monitors";
+    this.view = from.view === "rows" || (from.view === "pairs" && this.axes.length > 1) ? from.view : "monitors";
     const pair = ids(from.pair);
-    if (pair.length === 2) this.pair = pair;
+    if (pair.length === 2 && pair[0] !== pair[1]) this.pair = pair;
     this.pins = new Set(ids(from.pins));
     this.hidden = new Set(ids(from.hidden));
     const order = ids(from.order);
     if (order.length) this.order = [...order, ...this.order.filter((id) => !order.includes(id))];
     this.sort = ["table", "name", "changed", "target", "mine"].includes(from.sort ?? "") ? String(from.sort) : "table";
     this.against = from.against === "none" ? "none" : "previous";
+    return ignored;
   }
 }
 
+/** @param {Axis | undefined} axis @param {any} cell @returns {boolean} whether a cell can be evidence on a column */
+function isCell(axis, cell) {
+  if (!axis || !cell || typeof cell !== "object") return false;
+  const number = (/** @type {unknown} */ x) => typeof x === "number" && Number.isFinite(x);
+  const value = (/** @type {unknown} */ x) => (typeof x === "string" ? axis.labels.includes(x) : number(x) && axis.family !== "category");
+  const weight = (/** @type {unknown} */ x) => number(x) && Number(x) >= 0;
+  if (cell.is === "value") return value(cell.value);
+  if (cell.is === "set") return Array.isArray(cell.values) && cell.values.length > 0 && cell.values.every(value);
+  if (cell.is === "soft") return Array.isArray(cell.weights) && cell.weights.length === axis.labels.length && cell.weights.every(weight);
+  const ends = [cell.low, cell.high];
+  return cell.is === "range" && axis.family !== "category" && ends.some(number) && ends.every((end) => end === null || number(end));
+}
+
+/** @returns {Address} the address of the page, and the history of its tab */
+export function pageAddress() {
+  const key = `marginals ${location.pathname}`;
+  return {
+    read: readAddress,
+    write: writeAddress,
+    kept: () => {
+      try {
+        return JSON.parse(sessionStorage.getItem(key) ?? "{}");
+      } catch {
+        return {};
+      }
+    },
+    keep: (history) => {
+      try {
+        sessionStorage.setItem(key, JSON.stringify(history));
+      } catch {
+        // The storage is full or forbidden: undo then ends where the page was loaded.
+      }
+    },
+  };
+}
+
 /** @returns {unknown} what the address of the page holds */
-export function readAddress() {
+function readAddress() {
   try {
     return JSON.parse(decodeURIComponent(location.hash.slice(1)) || "{}");
   } catch {
@@ -121,7 +192,7 @@ export function readAddress() {
 }
 
 /** @param {Saved} saved */
-export function writeAddress(saved) {
+function writeAddress(saved) {
   const text = Object.keys(saved).length ? `#${encodeURIComponent(JSON.stringify(saved))}` : "";
   history.replaceState(null, "", location.pathname + location.search + text);
 }

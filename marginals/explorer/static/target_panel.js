@@ -1,7 +1,7 @@
 /** The target: which columns tell most about it, and what each piece of evidence did to it. */
 
 import { numberText, shareText, valueText } from "./format.js";
-import { element, saveSvg, shape } from "./svg.js";
+import { element, iconButton, saveSvg, shape } from "./svg.js";
 
 /**
  * @typedef {import("./state.js").State} State
@@ -20,19 +20,21 @@ import { element, saveSvg, shape } from "./svg.js";
 const LINE = 20;
 
 export class TargetPanel {
-  /** @param {State} state @param {(id: string) => void} onShow */
-  constructor(state, onShow) {
+  /** @param {State} state @param {(id: string) => void} onShow @param {() => void} onClose */
+  constructor(state, onShow, onClose) {
     this.state = state;
     this.onShow = onShow;
     this.body = element("div", { class: "mx-panel-body" });
     this.title = element("h2", {});
-    this.node = element("aside", { class: "mx-panel mx-target-panel", "aria-label": "Target", hidden: true }, this.title, this.body);
+    const head = element("header", {}, this.title, iconButton("clear", "No target", onClose));
+    this.node = element("aside", { class: "mx-panel mx-target-panel", "aria-label": "Target", hidden: true }, head, this.body);
   }
 
   /** @param {string} id */
   wait(id) {
     this.title.textContent = `Target: ${id}`;
     this.body.classList.add("mx-waiting");
+    if (!this.body.hasChildNodes()) this.body.append(element("p", { class: "mx-note" }, "Drawing rows to see what tells about it…"));
   }
 
   /** @param {string} id @param {TargetFacts} facts */
@@ -64,7 +66,7 @@ export class TargetPanel {
     const negative = lines.some((line) => line.value < 0);
     const zero = negative ? 164 : 112;
     const room = negative ? 50 : 98;
-    const picture = shape("svg", { viewBox: `0 0 300 ${lines.length * LINE + 4}`, class: "mx-chart", role: "img", "aria-label": `${name}: ${lines.map((l) => `${l.id} ${l.text}`).join(", ")}` });
+    const picture = shape("svg", { viewBox: `0 0 300 ${lines.length * LINE + 4}`, class: "mx-chart", role: "group", "aria-label": name });
     lines.forEach((line, i) => {
       const y = i * LINE + 2;
       const length = (Math.abs(line.value) / most) * room;
@@ -72,7 +74,14 @@ export class TargetPanel {
       picture.append(
         shape(
           "g",
-          { class: "mx-line-link", onclick: () => this.onShow(line.id) },
+          {
+            class: "mx-line-link",
+            role: "button",
+            tabindex: 0,
+            "aria-label": `${line.id} ${line.text}: show this column`,
+            onclick: () => this.onShow(line.id),
+            onkeydown: (event) => event.key === "Enter" && this.onShow(line.id),
+          },
           shape("text", { x: 106, y: y + 13, "text-anchor": "end" }, label, shape("title", {}, `${line.id} ${line.title}`)),
           shape("rect", { x: line.value < 0 ? zero - length : zero, y: y + 3, width: Math.max(0.5, length), height: LINE - 8, class: line.value < 0 ? "mx-less" : "mx-more" }),
           shape("text", { x: 298, y: y + 13, "text-anchor": "end", class: "mx-share" }, line.text),

@@ -5,6 +5,9 @@
  * @typedef {(ask: string, number: number, content: object) => Promise<Reply>} Transport
  */
 
+// Milliseconds after which a kernel that has not answered counts as busy or gone.
+const PATIENCE = 15_000;
+
 /** @returns {string} an id of this page */
 function newPageId() {
   const bytes = crypto.getRandomValues(new Uint8Array(12));
@@ -37,8 +40,9 @@ export function messageTransport(model) {
     waiting.delete(content.number);
   });
   return (ask, number, content) =>
-    new Promise((resolve) => {
+    new Promise((resolve, reject) => {
       waiting.set(number, resolve);
+      setTimeout(() => waiting.delete(number) && reject(new Error("no answer")), PATIENCE);
       model.send({ ask, number, page, with: content });
     });
 }
