@@ -54,7 +54,7 @@ def start_by_em(model: CoupledDensity, x: Tensor, seed: int = 0, scales: bool = 
             if scales:  # compress the middle, so that tails are long on this scale
                 family.learned.gate.fill_(-1.1)
     points = _points(model, x)  # (N, P), the coupled columns first
-    filled = _filled(points, generator)
+    filled = filled_by_regression(points, generator)
     width, diagonal = model.couplings.size[1], model.couplings.rank == 0
     stretch = _stretch(filled, diagonal)  # (P, P)
     stretched = (filled @ stretch).numpy()
@@ -69,13 +69,20 @@ def start_by_em(model: CoupledDensity, x: Tensor, seed: int = 0, scales: bool = 
     covariance = torch.from_numpy(mixture.covariances_)[order]
     covariance = covariance.diag_embed() if diagonal else covariance  # (K, P, P)
     covariance = back.T @ covariance @ back
-    covariance = _without_floor(model, covariance[:, :coupled, :coupled])
+    weights = torch.from_numpy(mixture.weights_)[order]
+    set_coupled(model, weights, location, covariance[:, :coupled, :coupled])
+
+
+def set_coupled(
+    model: CoupledDensity, weights: Tensor, location: Tensor, covariance: Tensor
+) -> None:
+    """Set weights (K,), locations (K, J) and covariances (K or 1, J, J) of the coupled columns."""
+    covariance = _without_floor(model, covariance)
     scale = covariance.diagonal(dim1=-2, dim2=-1).sqrt()
     first = model.leaves.families[0]
     assert isinstance(first, SharedLeaves)
-    first.set_components(location.T, scale.T)
-    correlation = covariance / (scale[:, :, None] * scale[:, None])
-    model.couplings.start_as(torch.from_numpy(mixture.weights_)[order], correlation)
+    first.set_components(location.T, scale.expand(len(weights), -1).T)
+    model.couplings.start_as(weights, covariance / (scale[:, :, None] * scale[:, None]))
 
 
 def is_sharp(x: Tensor) -> bool:
@@ -185,7 +192,7 @@ def category_indicators(codes: Tensor, categories: Sequence[int]) -> Tensor:
     return torch.where(own.isnan(), torch.nan, hit)
 
 
-def _filled(points: Tensor, generator: torch.Generator) -> Tensor:
+def filled_by_regression(points: Tensor, generator: torch.Generator) -> Tensor:
     """Fill missing cells by regression on all others, with noise of the residual's size."""
     absent = points.isnan()
     if not bool(absent.any()):

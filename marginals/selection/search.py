@@ -27,7 +27,14 @@ from marginals.selection.ensemble import (
 )
 from marginals.selection.folds import fold_jobs, group_scores, split_folds, whole_groups
 from marginals.selection.processes import LEAST_SECONDS, fit_in_processes
-from marginals.selection.recipes import SECONDS, Effort, Recipe, first_recipes, sharp_recipes
+from marginals.selection.recipes import (
+    SECONDS,
+    Effort,
+    Recipe,
+    first_recipes,
+    node_recipes,
+    sharp_recipes,
+)
 from marginals.training.batches import Rows, make_rows, split
 from marginals.training.progress_bar import ProgressBar
 from marginals.training.result import FitError, FitResult
@@ -107,6 +114,8 @@ def search(
     first = first_recipes(observed_rows(rows), len(coupled), effort, gpu, mixed)
     if is_sharp(data.select(coupled).midpoints()) and effort != "quick":
         first = sharp_recipes(observed_rows(rows), len(coupled)) + first
+    if mixed and effort != "quick":
+        first = node_recipes(observed_rows(rows), len(coupled)) + first
     recipes = [
         recipe.building(**(copula if recipe.build["tensor"] == "copula" else options)).seeded(
             seed + i
