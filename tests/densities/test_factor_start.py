@@ -57,7 +57,7 @@ def test_numbers_atoms_gaps_and_columns_alone_take_part() -> None:
         "atoms": {6: (0.0,)},
         "alone": (7,),
     }
-    model = build(gaps, tensor="copula", width=40, rank=2, init="factors", factors=2, **options)
+    model = build(gaps, tensor="copula", width=40, rank=2, init="factors", factors=4, **options)
     assert isinstance(model, CoupledDensity)
     assert model.coupled == (4, 5, 6)
     apart = build(gaps, tensor="copula", width=1, rank=0, init="em", **options)
@@ -65,7 +65,7 @@ def test_numbers_atoms_gaps_and_columns_alone_take_part() -> None:
     paid_nothing = Evidence.exact(torch.zeros(2, 1, dtype=torch.double), [6])
     low_and_high = Evidence.exact(torch.tensor([[0.0], [4.0]]), [1])
     at_zero = model.log_conditional(paid_nothing, low_and_high).exp()
-    assert at_zero[0] < 0.2 < 0.9 < at_zero[1]
+    assert at_zero[0] < 0.1 < 0.8 < at_zero[1]
 
 
 def test_uncoupled_columns_with_atoms_start_too() -> None:
