@@ -31,7 +31,7 @@ _BLURRED = 0.005
 _MOST_ROWS = 20_000
 _ROUNDS = 10
 # Categories to use as columns: EM inverts matrices of all columns, and rare categories say little.
-_MOST_INDICATORS = 50
+_MOST_INDICATORS = 10
 
 
 @torch.no_grad()
@@ -56,7 +56,9 @@ def start_by_em(model: CoupledDensity, x: Tensor, seed: int = 0, scales: bool = 
     points = _points(model, x)  # (N, P), the coupled columns first
     filled = filled_by_regression(points, generator)
     width, diagonal = model.couplings.size[1], model.couplings.rank == 0
-    stretch = _stretch(filled, diagonal)  # (P, P)
+    # Where columns are independent within components, no direction but theirs counts.
+    eye = torch.eye(filled.shape[1], dtype=filled.dtype)
+    stretch = eye if diagonal else sharp_stretch(filled)  # (P, P)
     stretched = (filled @ stretch).numpy()
     mixture, shares = _fitted(stretched, min(width, len(x)), diagonal, seed, scales)
     # If there are more components than rows, the components repeat.
@@ -97,11 +99,12 @@ def is_sharp(x: Tensor) -> bool:
     return bool(torch.linalg.eigvalsh(correlation)[0] < _BLURRED)
 
 
-def _stretch(points: Tensor, diagonal: bool) -> Tensor:
-    """Return the matrix (P, P) that stretches sharp directions of points (N, P)."""
+def sharp_stretch(points: Tensor) -> Tensor:
+    """Return the matrix (P, P) that stretches sharp directions of points (N, P) to unit variance.
+
+    A ridge that is small next to the columns is small next to these directions too, then.
+    """
     eye = torch.eye(points.shape[1], dtype=points.dtype)
-    if diagonal:  # columns are independent within components: no direction but theirs counts
-        return eye
     values, vectors = torch.linalg.eigh(torch.cov(points.T).reshape(eye.shape))
     sharp = (values < _SHARP) & (values > _SHARPEST)
     if not bool(sharp.any()):

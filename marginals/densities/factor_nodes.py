@@ -5,6 +5,9 @@ masses proportional to :math:`\exp(a_c + b_c^T f_k)`, and numbers are normal aro
 :math:`m + \Lambda f_k` with one covariance for all components. Hundreds of components then have as
 few free numbers as a factor analysis: related answers, such as those of a survey, need many
 components and have too few rows for a free table of probabilities in each.
+
+What the factors say of a component is then its prior, worth some rows. Rounds of EM update it by
+the rows of the component: the more rows there are, the less the factors matter.
 """
 
 from typing import NamedTuple, final
@@ -18,6 +21,11 @@ from marginals.runtime.adamw import AdamW
 _STEPS, _BATCH, _RATE, _ANNEALING = 400, 512, 0.03, 0.6
 # Variance added to the numbers given the factors, relative to theirs.
 _RIDGE = 0.01
+# Rounds of EM, and the rows at a time.
+_ROUNDS, _BLOCK = 10, 2048
+# Rows of each component that the factors are worth: of codes, which have many probabilities, and of
+# numbers, whose spread differs between components.
+_CODE_ROWS, _NUMBER_ROWS = 40.0, 5.0
 # Codes that tell where the factors are: the most frequent ones.
 _MOST_CODES = 400
 
@@ -142,3 +150,61 @@ def fit_nodes(table: NodeTable, width: int, rank: int, seed: int) -> FactorNodes
         loss.backward()
         optimiser.step()
     return model
+
+
+class NodeComponents(NamedTuple):
+    """Components as a mixture has them: weights (K,), log masses of codes (K, V), and numbers."""
+
+    weights: Tensor
+    log_masses: Tensor
+    means: Tensor  # (K, J)
+    covariances: Tensor  # (K, J, J)
+
+    def log_joint(self, codes: Tensor, numbers: Tensor) -> Tensor:
+        """Return the log density of rows with each component, but for a constant, (B, K)."""
+        value = codes @ self.log_masses.T + self.weights.log()
+        root = torch.linalg.cholesky(self.covariances)
+        apart = (numbers[:, None] - self.means).permute(1, 2, 0)  # (K, J, B)
+        white = torch.linalg.solve_triangular(root, apart, upper=False)
+        scale = root.diagonal(dim1=-2, dim2=-1).log().sum(1)
+        return value - 0.5 * white.square().sum(1).T - scale
+
+
+@torch.no_grad()
+def updated_components(nodes: FactorNodes, table: NodeTable) -> NodeComponents:
+    """Return the components of nodes, updated by their rows in a few rounds of EM."""
+    root = torch.linalg.inv(nodes.whitening())
+    covariance = (root @ root.T).expand(len(nodes.raw), -1, -1)
+    prior = NodeComponents(nodes.raw.softmax(0), nodes.log_masses(), nodes.means(), covariance)
+    found = prior
+    for _ in range(_ROUNDS):
+        found = _round(found, prior, table)
+    return found
+
+
+def _round(now: NodeComponents, prior: NodeComponents, table: NodeTable) -> NodeComponents:
+    """Take one step of EM, in which the prior is worth some rows of each component."""
+    counts, first = torch.zeros_like(now.log_masses), torch.zeros_like(now.means)
+    second, total = torch.zeros_like(now.covariances), torch.zeros_like(now.weights)
+    blocks = zip(table.codes.split(_BLOCK), table.numbers.split(_BLOCK), strict=True)
+    for codes, numbers in blocks:
+        shares = now.log_joint(codes, numbers).softmax(1)  # (B, K)
+        total += shares.sum(0)
+        counts += shares.T @ codes
+        first += shares.T @ numbers
+        second += torch.einsum("bk,bi,bj->kij", shares, numbers, numbers)
+    rows = (total + _NUMBER_ROWS)[:, None]
+    means = (first + _NUMBER_ROWS * prior.means) / rows
+    # The prior's rows lie around its own mean.
+    square = prior.covariances + _outer(prior.means)
+    spread = (second + _NUMBER_ROWS * square) / rows[..., None] - _outer(means)
+    mask = torch.eye(means.shape[1]).to(means)
+    mask[: table.coupled, : table.coupled] = 1.0
+    masses = counts + _CODE_ROWS * prior.log_masses.exp()
+    parts = [part / part.sum(1, keepdim=True) for part in masses.split(table.counts, 1)]
+    log_masses = torch.cat(parts, 1).log() if parts else masses
+    return NodeComponents((total + 1) / (total + 1).sum(), log_masses, means, spread * mask)
+
+
+def _outer(x: Tensor) -> Tensor:
+    return x[:, :, None] * x[:, None]

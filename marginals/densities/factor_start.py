@@ -1,17 +1,21 @@
 """Start components at the nodes of a factor model, which `factor_nodes.py` fits."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from marginals.densities.coupled import CoupledDensity
-from marginals.densities.em_start import filled_by_regression, set_coupled
-from marginals.densities.factor_nodes import FactorNodes, NodeTable, fit_nodes
+from marginals.densities.em_start import filled_by_regression, set_coupled, sharp_stretch
+from marginals.densities.factor_nodes import (
+    NodeComponents,
+    NodeTable,
+    fit_nodes,
+    updated_components,
+)
 from marginals.densities.tensor_density import TensorDensity
 from marginals.leaves import AtomLeaves, CategoricalLeaves, Leaves, SharedLeaves
 from marginals.leaves.family import location_and_scale
-
-# Least deviation of a number in a component, in its own deviations.
-_LEAST = 0.02
 
 
 @torch.no_grad()
@@ -38,13 +42,19 @@ def start_by_factors(
     numbers = torch.cat([part[1] for part in parts], 1)  # (N, J)
     middle, spread = location_and_scale(numbers.T)
     filled = filled_by_regression((numbers - middle) / spread, torch.Generator().manual_seed(seed))
+    coupled = len(model.coupled) if isinstance(model, CoupledDensity) else 0
+    stretch = torch.eye(len(middle), dtype=filled.dtype)
+    if coupled and len(filled) > 2:
+        stretch[:coupled, :coupled] = sharp_stretch(filled[:, :coupled])
     table = NodeTable(
         torch.cat([*codes, x.new_zeros(len(x), 0)], 1).float(),
         tuple(column.shape[1] for column in codes),
-        filled.float(),
-        coupled=len(model.coupled) if isinstance(model, CoupledDensity) else 0,
+        (filled @ stretch).float(),
+        coupled,
     )
-    _set(model, fit_nodes(table, model.leaves.width, factors, seed), middle, spread)
+    nodes = fit_nodes(table, model.leaves.width, factors, seed)
+    found = updated_components(nodes, table)
+    _set(model, found, table.counts, middle, torch.linalg.inv(stretch) * spread)
 
 
 def _families(leaves: Leaves) -> list[tuple[object, tuple[int, ...]]]:
@@ -78,14 +88,20 @@ def _indicators(codes: Tensor, count: int) -> Tensor:
 
 
 def _set(
-    model: TensorDensity | CoupledDensity, nodes: FactorNodes, middle: Tensor, spread: Tensor
+    model: TensorDensity | CoupledDensity,
+    found: NodeComponents,
+    counts: Sequence[int],
+    middle: Tensor,
+    back: Tensor,
 ) -> None:
-    """Give the components of a model the masses, locations and scales of nodes."""
-    masses = iter(nodes.log_masses().split(nodes.counts, 1))  # (K, C) each
-    white = torch.linalg.inv(nodes.whitening().double())
-    covariance = white @ white.T * spread[:, None] * spread  # (J, J)
-    location = nodes.means().double() * spread + middle  # (K, J)
-    deviation = covariance.diagonal().sqrt().maximum(_LEAST * spread)  # (J,)
+    """Set masses, locations and scales of a model's components.
+
+    The matrix `back` (J, J) and the middles (J,) bring their numbers to the learned scale.
+    """
+    masses = iter(found.log_masses.split(list(counts), 1))  # (K, C) each
+    covariance = back.T @ found.covariances.double() @ back  # (K, J, J)
+    location = found.means.double() @ back + middle  # (K, J)
+    deviation = covariance.diagonal(dim1=-2, dim2=-1).sqrt()  # (K, J)
     done = 0
     for family, owned in _families(model.leaves):
         if isinstance(family, CategoricalLeaves):
@@ -98,11 +114,10 @@ def _set(
         here = slice(done, done + len(owned))
         done += len(owned)
         if not (isinstance(model, CoupledDensity) and here.start == 0):
-            scale = deviation[here, None].expand(-1, len(location))
-            family.set_components(location[:, here].T, scale)
-    weights = nodes.raw.softmax(0).double()
+            family.set_components(location[:, here].T, deviation[:, here].T)
+    weights = found.weights.double()
     if isinstance(model, CoupledDensity):
         coupled = len(model.coupled)
-        set_coupled(model, weights, location[:, :coupled], covariance[None, :coupled, :coupled])
+        set_coupled(model, weights, location[:, :coupled], covariance[:, :coupled, :coupled])
     else:
         model.tensor.start(weights)

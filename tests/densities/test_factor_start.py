@@ -68,6 +68,24 @@ def test_numbers_atoms_gaps_and_columns_alone_take_part() -> None:
     assert at_zero[0] < 0.1 < 0.8 < at_zero[1]
 
 
+def test_numbers_that_nearly_equal_each_other_stay_so() -> None:
+    generator = torch.Generator().manual_seed(3)
+    codes = survey(1000, columns=4)
+    start = 100 * torch.rand(1000, generator=generator)
+    lasts = torch.where(codes[:, 0] > 2, 0.3, 0.1)  # by a code
+    end = start + lasts * (1 + 0.2 * torch.randn(1000, generator=generator))
+    rows = torch.column_stack([codes, start, end]).double()
+    categories = dict.fromkeys(range(4), 5)
+    model = build(
+        rows, tensor="copula", width=40, rank=1, init="factors", factors=3, categories=categories
+    )
+    drawn = model.sample(2000, generator=generator)
+    gap = drawn[:, 5] - drawn[:, 4]
+    assert (gap - lasts.mean()).abs().max() < 1
+    long = drawn[:, 0] > 2
+    assert gap[long].mean() > 2 * gap[~long].mean()
+
+
 def test_uncoupled_columns_with_atoms_start_too() -> None:
     codes = survey(400, columns=4)
     noise = torch.randn(400, generator=torch.Generator().manual_seed(0))
