@@ -17,6 +17,9 @@ from marginals.densities.tensor_density import TensorDensity
 from marginals.leaves import AtomLeaves, CategoricalLeaves, Leaves, SharedLeaves
 from marginals.leaves.family import location_and_scale
 
+# Rows to use, each of which holds an indicator of every code.
+_MOST_ROWS = 20_000
+
 
 @torch.no_grad()
 def start_by_factors(
@@ -30,6 +33,8 @@ def start_by_factors(
         factors: the number of factors that place the components.
         seed: seed for the nodes.
     """
+    generator = torch.Generator().manual_seed(seed)
+    x = x[torch.randperm(len(x), generator=generator)[:_MOST_ROWS]]
     if isinstance(model, CoupledDensity):
         x = model.lattices.atoms.apart(x)
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
@@ -41,7 +46,7 @@ def start_by_factors(
     codes = [column for part in parts for column in part[0]]  # (N, C) each
     numbers = torch.cat([part[1] for part in parts], 1)  # (N, J)
     middle, spread = location_and_scale(numbers.T)
-    filled = filled_by_regression((numbers - middle) / spread, torch.Generator().manual_seed(seed))
+    filled = filled_by_regression((numbers - middle) / spread, generator)
     coupled = len(model.coupled) if isinstance(model, CoupledDensity) else 0
     stretch = torch.eye(len(middle), dtype=filled.dtype)
     if coupled and len(filled) > 2:

@@ -50,8 +50,10 @@ _ROUNDS = {"balanced": (0.35, 0.6), "best": (0.2, 0.35, 0.4)}
 _ONE_ROUND = (0.95,)
 # Seconds of a search from which on further processes pay.
 _WORTH_PROCESSES = 6.0
+# Seconds of a search from which on members placed by factors, which take some of them, pay.
+_WORTH_NODES = 6.0
 # Options of a member that `Found.members` lists.
-_LISTED = ("tensor", "leaves", "width", "rank", "common", "tree", "init", "seed")
+_LISTED = ("tensor", "leaves", "width", "rank", "common", "factors", "tree", "init", "seed")
 
 
 @final
@@ -114,7 +116,7 @@ def search(
     first = first_recipes(observed_rows(rows), len(coupled), effort, gpu, mixed)
     if is_sharp(data.select(coupled).midpoints()) and effort != "quick":
         first = sharp_recipes(observed_rows(rows), len(coupled)) + first
-    if mixed and effort != "quick":
+    if mixed and effort != "quick" and limit >= _WORTH_NODES:
         first = node_recipes(observed_rows(rows), len(coupled)) + first
     recipes = [
         recipe.building(**(copula if recipe.build["tensor"] == "copula" else options)).seeded(
