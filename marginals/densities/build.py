@@ -1,7 +1,7 @@
 """Build a model for data: leaf families, tree, tensor and start."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from marginals.densities.coupled import CoupledDensity
 from marginals.densities.coupled_atoms import CoupledAtoms, smooth_shares, without_atoms
 from marginals.densities.coupled_lattices import LEAST_STEPS, CoupledLattices
 from marginals.densities.em_start import start_by_em
+from marginals.densities.factor_start import start_by_factors
 from marginals.densities.mixture_em import fit_components
 from marginals.densities.sample_weights import checked_weight, drawn_by_weight
 from marginals.densities.tensor_density import TensorDensity
@@ -27,7 +28,7 @@ from marginals.tensors.couplings import LEAST, Couplings
 TensorName = Literal["ht", "cp", "mera", "full", "copula"]
 TreeName = Literal["coupled", "varied", "balanced", "random"]
 LeavesName = Literal["neural", "normal", "logistic"]
-Init = Literal["data", "paper", "em", "scales"]
+Init = Literal["data", "paper", "em", "scales", "factors"]
 
 # Rows that determine scales and tree: enough for three digits of a correlation.
 _MOST_ROWS = 100_000
@@ -58,6 +59,7 @@ def build(
     pool: int = 2,
     rank: int = 2,
     common: int = 0,
+    factors: int = 6,
     coupled: Sequence[int] | None = None,
     categories: Mapping[int, int] | None = None,
     atoms: Mapping[int, Sequence[float]] | None = None,
@@ -85,6 +87,7 @@ def build(
             or a `Tree`.
         pool: How many groups a node of the tree joins.
         rank, common: Number of factors of each copula component, and common to all.
+        factors: Number of factors that place the components with `init="factors"`.
         coupled: Columns to couple inside copula components. The default is all continuous columns
             whose cells are mostly exact, and all lattices that are fine enough, but for columns
             that are nearly always at an atom.
@@ -97,9 +100,10 @@ def build(
             diagonal; "paper" uses the paper's parametrisation and start; "em" starts copula
             components as a Gaussian mixture, others, unless their leaves are neural, as a mixture
             of independent columns; "scales" starts copula components at one centre with growing
-            spreads. EM needs two rows; with one it is "data".
-        sample_weight: One weight per row, which "em" and "scales" use; the other starts do not
-            depend on how often a row counts.
+            spreads; "factors" places many components by few factors, which suits tables of related
+            categories. EM and factors need two rows; with one, or with neural leaves, it is "data".
+        sample_weight: One weight per row, which "em", "scales" and "factors" use; the other starts
+            do not depend on how often a row counts.
         seconds: Time limit of "em" and "scales" for copula components.
         dtype: Dtype of the parameters.
         seed: Seed for the start and a random tree.
@@ -113,7 +117,7 @@ def build(
     categories, atoms, lattices = categories or {}, atoms or {}, lattices or {}
     if sample_weight is not None:
         weight = checked_weight(sample_weight, len(evidence), "sample_weight", "data")
-        if init in ("em", "scales"):
+        if init in ("em", "scales", "factors"):
             evidence = evidence.rows(drawn_by_weight(weight, seed).to(evidence.lower.device))
     x = _sample_of_rows(evidence, seed).midpoints(atoms).double().cpu()  # (N, D)
     tied: tuple[int, ...] = ()
@@ -139,7 +143,7 @@ def build(
         how: Parametrisation = "softplus" if init == "paper" else "softmax"
         model = TensorDensity(families, _tensor(tensor, x, width, tree, pool, how, seed))
     model = model.to(dtype)
-    start(model, x, init, seed, evidence, seconds)
+    start(model, x, init, seed, evidence, factors, seconds)
     return model.to(evidence.lower.device)
 
 
@@ -150,14 +154,19 @@ def start(
     init: Init = "data",
     seed: int = 0,
     evidence: Evidence | None = None,
+    factors: int = 6,
     seconds: float | None = None,
 ) -> None:
     """Set all parameters for data `x` (N, D), NaN where missing: the middles of `evidence`.
 
     EM of copula components stops after the seconds.
     """
-    if init not in ("data", "paper", "em", "scales"):
-        raise ValueError(f"Expected `init` to be 'data', 'paper', 'em' or 'scales'; got {init!r}.")
+    if init not in get_args(Init):
+        raise ValueError(f"Expected `init` to be one of {get_args(Init)}; got {init!r}.")
+    if init == "factors" and len(x) > 1 and all(f.has_closed_form_start for f in model.leaves):
+        start_by_factors(model, x, factors, seed)
+        return
+    init = "data" if init == "factors" else init
     if init in ("em", "scales"):
         if isinstance(model, CoupledDensity) and len(x) > 1:
             start_by_em(model, x, seed, init == "scales", seconds)

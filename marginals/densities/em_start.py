@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from marginals.densities.coupled import CoupledDensity
-from marginals.densities.stepwise_em import MixedRows, StepwiseEM
+from marginals.densities.stepwise_em import MixedRows, StepwiseEM, floored
 from marginals.leaves import CategoricalLeaves, SharedLeaves
 from marginals.runtime.threads import threads_for
 
@@ -49,11 +49,9 @@ def start_by_em(
             family.learned.start(noise=0.0)
             if scales:  # compress the middle, so that tails are long on this scale
                 family.learned.gate.fill_(-1.1)
-    first = model.leaves.families[0]
-    assert isinstance(first, SharedLeaves)
     rows = _mixed_rows(model, x, generator)  # the coupled columns first
-    lattice = (2 * model.lattices.log_floor(first, model.coupled)).exp().double()  # (J,)
-    noise = torch.cat([lattice, lattice.new_zeros(rows.points.shape[1] - len(lattice))])
+    noise = rows.points.new_zeros(rows.points.shape[1])
+    noise[: len(model.coupled)] = lattice_noise(model)
     floors = (noise + _least_deviations(rows.points).square()).sqrt()
     width, diagonal = model.couplings.size[1], model.couplings.rank == 0
     # If there are more components than rows, the components repeat.
@@ -66,11 +64,31 @@ def start_by_em(
     for family, owned in list(zip(model.leaves, model.leaves.owned, strict=True))[1:]:
         family.start_weighted(x[: len(shares), list(owned)].T, shares)
     coupled = len(model.coupled)
-    covariance = mixture.covariances[order, :coupled, :coupled] - lattice.diag()  # (K, J, J)
+    covariance = mixture.covariances[order, :coupled, :coupled]
+    set_coupled(model, mixture.weights[order], mixture.means[order, :coupled], covariance)
+
+
+def set_coupled(
+    model: CoupledDensity, weights: Tensor, location: Tensor, covariance: Tensor
+) -> None:
+    """Set weights (K,), locations (K, J) and covariances (K, J, J) of the coupled columns.
+
+    The noise that lattices add is taken off the covariances.
+    """
+    first = model.leaves.families[0]
+    assert isinstance(first, SharedLeaves)
+    noise = lattice_noise(model)
+    covariance = floored(covariance, (noise + _LEAST_FLOOR**2).sqrt()) - noise.diag()
     scale = covariance.diagonal(dim1=-2, dim2=-1).sqrt()
-    first.set_components(mixture.means[order, :coupled].T, scale.T)
-    correlation = covariance / (scale[:, :, None] * scale[:, None])
-    model.couplings.start_as(mixture.weights[order], correlation)
+    first.set_components(location.T, scale.T)
+    model.couplings.start_as(weights, covariance / (scale[:, :, None] * scale[:, None]))
+
+
+def lattice_noise(model: CoupledDensity) -> Tensor:
+    """Return the variance of the noise that lattices add to the coupled columns, (J,)."""
+    first = model.leaves.families[0]
+    assert isinstance(first, SharedLeaves)
+    return (2 * model.lattices.log_floor(first, model.coupled)).exp().double()
 
 
 def is_sharp(x: Tensor) -> bool:
@@ -126,10 +144,10 @@ def _mixed_rows(model: CoupledDensity, x: Tensor, generator: torch.Generator) ->
             spread = (own - middle).square().nanmean(0).sqrt()
             numbers.append((own - middle) / torch.where(spread > 0, spread, 1.0))
     code = torch.cat(codes, 1) if codes else torch.zeros(len(x), 0, dtype=torch.long)
-    return MixedRows(_filled(torch.cat(numbers, 1), generator), code, categories)
+    return MixedRows(filled_by_regression(torch.cat(numbers, 1), generator), code, categories)
 
 
-def _filled(points: Tensor, generator: torch.Generator) -> Tensor:
+def filled_by_regression(points: Tensor, generator: torch.Generator) -> Tensor:
     """Fill missing cells by regression on all others, with noise of the residual's size."""
     absent = points.isnan()
     if not bool(absent.any()):

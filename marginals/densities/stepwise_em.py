@@ -276,11 +276,7 @@ class StepwiseEM:
         if self.diagonal:
             least = (1 + _ABOVE) * self.floors.square()
             return covariances.diagonal(dim1=1, dim2=2).maximum(least).diag_embed()
-        scaled = covariances / (self.floors[:, None] * self.floors)
-        values, vectors = torch.linalg.eigh(scaled)
-        root = vectors * values.clamp_min(1 + _ABOVE).sqrt()[:, None]
-        root = root * self.floors[:, None]
-        return root @ root.mT
+        return floored(covariances, self.floors)
 
     def _linear(self, mixture: MixedMixture) -> _Linear:
         weights, means, covariances, tables = mixture
@@ -296,6 +292,19 @@ class StepwiseEM:
         return _Linear(
             offset, slope, products, torch.cat([tables, tables.new_zeros(1, self.width)])
         )
+
+
+def floored(covariances: Tensor, floors: Tensor) -> Tensor:
+    """Return the likeliest covariances (K, P, P) that leave room for noise of each column.
+
+    Args:
+        covariances: those of the rows.
+        floors: the deviations of the noise, (P,).
+    """
+    scaled = covariances / (floors[:, None] * floors)
+    values, vectors = torch.linalg.eigh(scaled)
+    root = floors[:, None] * vectors * values.clamp_min(1 + _ABOVE).sqrt()[:, None]
+    return root @ root.mT
 
 
 def _counts(places: Tensor, shares: Tensor, categories: Sequence[int]) -> Tensor:

@@ -244,6 +244,24 @@ class AtomLeaves(LeafFamily):
         self.logits[at] = with_prior_row(counts, self.absent[at][:, None]).to(self.logits)
         self.inner.start_weighted(rest, shares, at)
 
+    def apart(self, data: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the atom of each cell (N, D), A_j if it is at none, and the cells off the atoms.
+
+        Both are (N, D), NaN where missing; cells at atoms are missing in the second.
+        """
+        hit = self._points(range(data.shape[1]), data.T) == data.T[..., None]  # (D, N, A)
+        counts = torch.tensor([len(points) for points in self.atoms]).to(data)[:, None]
+        code = torch.where(hit.any(-1), hit.int().argmax(-1).to(data), counts).T
+        rest = torch.where(hit.any(-1).T, torch.nan, data)
+        return torch.where(data.isnan(), torch.nan, code), rest
+
+    @torch.no_grad()
+    def set_masses(self, log_masses: Sequence[Tensor]) -> None:
+        """Set the log masses (M, A_j + 1) of each column's atoms and, last, of the other values."""
+        for column, found in enumerate(log_masses):
+            self.logits[column, :, : found.shape[1] - 1] = found[:, :-1].to(self.logits)
+            self.logits[column, :, -1] = found[:, -1].to(self.logits)
+
     @torch.no_grad()
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:
         """Start the continuous part as the paper does; the masses stay as they are."""

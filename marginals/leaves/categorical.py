@@ -151,6 +151,12 @@ class CategoricalLeaves(LeafFamily):
         self.logits[at] = with_prior_row(counts, self.absent[at][:, None]).to(self.logits)
 
     @torch.no_grad()
+    def set_masses(self, log_masses: Sequence[Tensor]) -> None:
+        """Set the log masses (M, C_j) of each column."""
+        for column, found in enumerate(log_masses):
+            self.logits[column, :, : found.shape[1]] = found.to(self.logits)
+
+    @torch.no_grad()
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:
         """Set the logits to standard Gaussians; the paper has no categorical columns."""
         self.logits.copy_(normal_like(self.logits, generator))

@@ -27,6 +27,9 @@ _MANY = 8000
 # Rows per component of a mixture fitted by EM.
 _ROWS_EACH = 20
 _FEW_COLUMNS = 4
+# With one factor less than columns any correlation is possible; of many columns, so many factors
+# hold the strongest directions.
+_MOST_FACTORS = 20
 
 
 @final
@@ -98,7 +101,11 @@ def first_recipes(
     wide_tree = _tree("normal", _within(rows // 40, 12, most // 2), fine if rows > _MANY else 0.02)
     neural = _tree("neural", _within(rows // 80, 8, most // 2), 0.0 if rows > 5 * _MANY else 0.03)
     ranked = _copula(_within(rows // 150, 2, 32), 2, min(20, 2 * coupled), 0.02)
-    if coupled < 2:
+    if coupled < 2 and rows < _MANY:
+        # Each of many related codes has few categories: a narrow tree holds what they say.
+        narrow = _tree("normal", _within(int(0.25 * rows**0.5), 4, 32), coarse)
+        recipes = [narrow, tree, wide_tree, neural]
+    elif coupled < 2:
         recipes = [tree, wide_tree, neural]
     elif rows < 2000:
         # Few components with all correlations: which number is best differs by table, and their
@@ -124,10 +131,28 @@ def sharp_recipes(rows: int, coupled: int) -> list[Recipe]:
 
     EM fits them in a second. Gradients do not find such dependence, and noise blurs it.
     """
-    rank = min(coupled - 1, 20)
+    rank = min(coupled - 1, _MOST_FACTORS)
     widths = [w for w in (8, 24) if rows >= _ROWS_EACH * w] or [1]
     options = [{"tensor": "copula", "width": w, "rank": rank, "init": "em"} for w in widths]
     return [Recipe(option, _training(0.0, 0)) for option in options]
+
+
+def node_recipes(rows: int, coupled: int) -> list[Recipe]:
+    """Return mixtures over nodes of few factors, for tables with categories that are not large.
+
+    They are fitted by their start, in seconds. Large tables tell more than few factors hold.
+    """
+    if rows >= _MANY:
+        return []
+    sizes = [(_within(rows // 10, 16, 200), _within(int(rows**0.25), 3, 6))]
+    if rows < 2000:
+        sizes.append((2 * sizes[0][0], sizes[0][1] + 1))
+    rank = _within(coupled - 1, 0, _MOST_FACTORS)
+    common = {"tensor": "copula", "rank": rank, "init": "factors"}
+    return [
+        Recipe({**common, "width": width, "factors": factors}, _training(0.0, 0))
+        for width, factors in sizes
+    ]
 
 
 def _quick_recipes(rows: int, coupled: int) -> list[Recipe]:
@@ -139,9 +164,7 @@ def _quick_recipes(rows: int, coupled: int) -> list[Recipe]:
     if coupled < 2:
         widths = [w for w in (4, 12) if w <= max(4, rows // 20)]
         return [_tree("normal", w, 0.05).fitting(max_steps=200) for w in widths]
-    # With one factor less than columns any correlation is possible; of many columns, 20 factors
-    # hold the strongest directions.
-    most = min(coupled - 1, 20)
+    most = min(coupled - 1, _MOST_FACTORS)
     sizes = [(width, most, "em") for width in (2, 4, 8, 16)]
     if coupled > _FEW_COLUMNS:
         sizes += [(1, _FEW_COLUMNS - 1, "em"), (8, 0, "em"), (24, 0, "em")]

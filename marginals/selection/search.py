@@ -27,7 +27,14 @@ from marginals.selection.ensemble import (
 )
 from marginals.selection.folds import fold_jobs, group_scores, split_folds, whole_groups
 from marginals.selection.processes import LEAST_SECONDS, fit_in_processes
-from marginals.selection.recipes import SECONDS, Effort, Recipe, first_recipes, sharp_recipes
+from marginals.selection.recipes import (
+    SECONDS,
+    Effort,
+    Recipe,
+    first_recipes,
+    node_recipes,
+    sharp_recipes,
+)
 from marginals.training.batches import Rows, make_rows, split
 from marginals.training.progress_bar import ProgressBar
 from marginals.training.result import FitError, FitResult
@@ -43,8 +50,10 @@ _ROUNDS = {"balanced": (0.35, 0.6), "best": (0.2, 0.35, 0.4)}
 _ONE_ROUND = (0.95,)
 # Seconds of a search from which on further processes pay.
 _WORTH_PROCESSES = 6.0
+# Seconds of a search from which on members placed by factors, which take some of them, pay.
+_WORTH_NODES = 6.0
 # Options of a member that `Found.members` lists.
-_LISTED = ("tensor", "leaves", "width", "rank", "common", "tree", "init", "seed")
+_LISTED = ("tensor", "leaves", "width", "rank", "common", "factors", "tree", "init", "seed")
 
 
 @final
@@ -107,6 +116,8 @@ def search(
     first = first_recipes(observed_rows(rows), len(coupled), effort, gpu, mixed)
     if is_sharp(data.select(coupled).midpoints()) and effort != "quick":
         first = sharp_recipes(observed_rows(rows), len(coupled)) + first
+    if mixed and effort != "quick" and limit >= _WORTH_NODES:
+        first = node_recipes(observed_rows(rows), len(coupled)) + first
     recipes = [
         recipe.building(**(copula if recipe.build["tensor"] == "copula" else options)).seeded(
             seed + i

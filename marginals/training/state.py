@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from marginals.training.adamw import AdamW
+from marginals.runtime.adamw import AdamW
 from marginals.training.config import FitConfig
 from marginals.training.result import Record
 

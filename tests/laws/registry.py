@@ -12,6 +12,7 @@ from torch import nn
 
 from marginals.cells.evidence import Evidence
 from marginals.cells.lattice_table import uniform_lattice
+from marginals.densities.build import build as start_model
 from marginals.densities.coupled import CoupledDensity
 from marginals.densities.coupled_lattices import CoupledLattices
 from marginals.densities.density import Density
@@ -345,6 +346,17 @@ def _(kinds: Kinds) -> Density:
 @register("copula with lattices, 3 mixed columns", [None, 3, None], frozenset({"marginal"}))
 def _(kinds: Kinds) -> Density:
     return generic_copula(kinds, 3, 1, 1, step=0.3)
+
+
+@register("copula placed by factors, 4 mixed columns", [4, None, 6, None])
+def _(kinds: Kinds) -> Density:
+    trait = torch.randn(60, 1)
+    rows = trait + 0.5 * torch.randn(60, len(kinds))
+    codes = {c: count for c, count in enumerate(kinds) if count is not None}
+    for column, count in codes.items():
+        rows[:, column] = rows[:, column].round().add(count // 2).clamp(0, count - 1)
+    options = {"init": "factors", "factors": 2, "categories": codes}
+    return start_model(rows, tensor="copula", width=8, rank=1, dtype=torch.float64, **options)
 
 
 @register("copula rank 0, mixed columns, 3", [None, 3, None])

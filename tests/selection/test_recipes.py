@@ -2,7 +2,13 @@
 
 import pytest
 
-from marginals.selection.recipes import SECONDS, Recipe, first_recipes, single_recipe
+from marginals.selection.recipes import (
+    SECONDS,
+    Recipe,
+    first_recipes,
+    node_recipes,
+    single_recipe,
+)
 
 
 @pytest.mark.parametrize("count", [1, 10, 100, 1500, 5000, 20_000, 10**6])
@@ -35,3 +41,14 @@ def test_a_single_model_grows_with_the_table() -> None:
     given = single_recipe(50, {"tensor": "copula", "width": 3}, {"noise": 0.0})
     assert given.build == {"tensor": "copula", "width": 3}
     assert given.fit == {"noise": 0.0, "max_steps": 500}
+
+
+def test_tables_of_categories_get_components_placed_by_factors() -> None:
+    few, some = node_recipes(300, 5), node_recipes(2500, 1)
+    assert [recipe.build["width"] for recipe in few] == [30, 60]
+    assert [(recipe.build["width"], recipe.build["rank"]) for recipe in some] == [(200, 0)]
+    assert all(recipe.fit["max_steps"] == 0 for recipe in few + some)
+    assert node_recipes(20_000, 5) == []
+    # Narrow trees suit few categories in each of many columns.
+    survey = first_recipes(2500, 1, "fast", gpu=False, mixed=True)
+    assert survey[0].build["width"] < survey[1].build["width"]

@@ -13,7 +13,7 @@ from torch import Tensor
 from marginals import NMDMA, Evidence, FileError, FitResult, Mixture, Tree, fit, save
 from marginals.densities.density import Density
 from marginals.io import container
-from marginals.training.adamw import AdamW
+from marginals.runtime.adamw import AdamW
 from tests.training.helpers import boxes, losses, mixed_rows, rows, same, small, watch, weights
 
 SETTINGS: dict[str, Any] = {"batch_size": 15, "evaluate_every": 4, "learning_rate": 0.02}

@@ -1,0 +1,128 @@
+"""Start components at the nodes of a factor model, which `factor_nodes.py` fits."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from marginals.densities.coupled import CoupledDensity
+from marginals.densities.em_start import filled_by_regression, set_coupled, sharp_stretch
+from marginals.densities.factor_nodes import (
+    NodeComponents,
+    NodeTable,
+    fit_nodes,
+    updated_components,
+)
+from marginals.densities.tensor_density import TensorDensity
+from marginals.leaves import AtomLeaves, CategoricalLeaves, Leaves, SharedLeaves
+from marginals.leaves.family import location_and_scale
+
+# Rows to use, each of which holds an indicator of every code.
+_MOST_ROWS = 20_000
+
+
+@torch.no_grad()
+def start_by_factors(
+    model: TensorDensity | CoupledDensity, x: Tensor, factors: int, seed: int = 0
+) -> None:
+    """Set all parameters of a model for data `x` (N, D), NaN where missing.
+
+    Args:
+        model: a model whose leaves are categorical or normal on a learned scale.
+        x: the rows.
+        factors: the number of factors that place the components.
+        seed: seed for the nodes.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    x = x[torch.randperm(len(x), generator=generator)[:_MOST_ROWS]]
+    if isinstance(model, CoupledDensity):
+        x = model.lattices.atoms.apart(x)
+    for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
+        family.scale_to(x[:, list(owned)].T)
+        smooth = family.inner if isinstance(family, AtomLeaves) else family
+        if isinstance(smooth, SharedLeaves):
+            smooth.learned.start(noise=0.0)
+    parts = [_parts(family, x[:, list(owned)]) for family, owned in _families(model.leaves)]
+    codes = [column for part in parts for column in part[0]]  # (N, C) each
+    numbers = torch.cat([part[1] for part in parts], 1)  # (N, J)
+    middle, spread = location_and_scale(numbers.T)
+    filled = filled_by_regression((numbers - middle) / spread, generator)
+    coupled = len(model.coupled) if isinstance(model, CoupledDensity) else 0
+    stretch = torch.eye(len(middle), dtype=filled.dtype)
+    if coupled and len(filled) > 2:
+        stretch[:coupled, :coupled] = sharp_stretch(filled[:, :coupled])
+    table = NodeTable(
+        torch.cat([*codes, x.new_zeros(len(x), 0)], 1).float(),
+        tuple(column.shape[1] for column in codes),
+        (filled @ stretch).float(),
+        coupled,
+    )
+    nodes = fit_nodes(table, model.leaves.width, factors, seed)
+    found = updated_components(nodes, table)
+    _set(model, found, table.counts, middle, torch.linalg.inv(stretch) * spread)
+
+
+def _families(leaves: Leaves) -> list[tuple[object, tuple[int, ...]]]:
+    """Return the families that differ between components, with their columns."""
+    every = zip(leaves, leaves.owned, strict=True)
+    return [
+        (family, owned)
+        for family, owned in every
+        if not (isinstance(family, CategoricalLeaves) and family.common)
+    ]
+
+
+def _parts(family: object, x: Tensor) -> tuple[list[Tensor], Tensor]:
+    """Return the codes of a family's columns (N, n) as indicators (N, C), and numbers (N, J)."""
+    nothing = x.new_zeros(len(x), 0)
+    if isinstance(family, CategoricalLeaves):
+        return [_indicators(c, n) for c, n in zip(x.T, family.categories, strict=True)], nothing
+    codes = []
+    if isinstance(family, AtomLeaves):
+        marks, x = family.apart(x)
+        codes = [_indicators(c, len(p) + 1) for c, p in zip(marks.T, family.atoms, strict=True)]
+        family = family.inner
+    assert isinstance(family, SharedLeaves)
+    on_scale = family.scale(x.T, range(x.shape[1]))[0].T.double()
+    return codes, torch.where(x.isnan(), torch.nan, on_scale)
+
+
+def _indicators(codes: Tensor, count: int) -> Tensor:
+    """Return one column for each code, all 0 where missing, (N, C)."""
+    return (codes[:, None] == torch.arange(count)).to(codes)
+
+
+def _set(
+    model: TensorDensity | CoupledDensity,
+    found: NodeComponents,
+    counts: Sequence[int],
+    middle: Tensor,
+    back: Tensor,
+) -> None:
+    """Set masses, locations and scales of a model's components.
+
+    The matrix `back` (J, J) and the middles (J,) bring their numbers to the learned scale.
+    """
+    masses = iter(found.log_masses.split(list(counts), 1))  # (K, C) each
+    covariance = back.T @ found.covariances.double() @ back  # (K, J, J)
+    location = found.means.double() @ back + middle  # (K, J)
+    deviation = covariance.diagonal(dim1=-2, dim2=-1).sqrt()  # (K, J)
+    done = 0
+    for family, owned in _families(model.leaves):
+        if isinstance(family, CategoricalLeaves):
+            family.set_masses([next(masses) for _ in owned])
+            continue
+        if isinstance(family, AtomLeaves):
+            family.set_masses([next(masses) for _ in owned])
+            family = family.inner
+        assert isinstance(family, SharedLeaves)
+        here = slice(done, done + len(owned))
+        done += len(owned)
+        if not (isinstance(model, CoupledDensity) and here.start == 0):
+            family.set_components(location[:, here].T, deviation[:, here].T)
+    weights = found.weights.double()
+    if isinstance(model, CoupledDensity):
+        coupled = len(model.coupled)
+        set_coupled(model, weights, location[:, :coupled], covariance[:, :coupled, :coupled])
+    else:
+        model.tensor.start(weights)
