@@ -64,6 +64,7 @@ def build(
     lattices: Mapping[int, Lattice] | None = None,
     alone: Sequence[int] = (),
     init: Init = "data",
+    trim: float = 0.0,
     sample_weight: Tensor | None = None,
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
@@ -97,6 +98,8 @@ def build(
             components as a Gaussian mixture, others, unless their leaves are neural, as a mixture
             of independent columns; "scales" starts copula components at one centre with growing
             spreads. EM needs two rows; with one it is "data".
+        trim: Share of the rows, those that EM finds least likely, that it leaves out when it starts
+            copula components, so that outliers get no component of their own.
         sample_weight: One weight per row, which "em" and "scales" use; the other starts do not
             depend on how often a row counts.
         dtype: Dtype of the parameters.
@@ -137,7 +140,7 @@ def build(
         how: Parametrisation = "softplus" if init == "paper" else "softmax"
         model = TensorDensity(families, _tensor(tensor, x, width, tree, pool, how, seed))
     model = model.to(dtype)
-    start(model, x, init, seed, evidence)
+    start(model, x, init, seed, evidence, trim)
     return model.to(evidence.lower.device)
 
 
@@ -148,13 +151,14 @@ def start(
     init: Init = "data",
     seed: int = 0,
     evidence: Evidence | None = None,
+    trim: float = 0.0,
 ) -> None:
     """Set all parameters for data `x` (N, D), NaN where missing: the middles of `evidence`."""
     if init not in ("data", "paper", "em", "scales"):
         raise ValueError(f"Expected `init` to be 'data', 'paper', 'em' or 'scales'; got {init!r}.")
     if init in ("em", "scales"):
         if isinstance(model, CoupledDensity) and len(x) > 1:
-            start_by_em(model, x, seed, scales=init == "scales")
+            start_by_em(model, x, seed, scales=init == "scales", trim=trim)
             return
         closed = all(family.has_closed_form_start for family in model.leaves)
         by_em = init == "em" and len(x) > 1 and closed

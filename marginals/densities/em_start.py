@@ -30,17 +30,22 @@ _BLURRED = 0.005
 # Rows to use: enough for a start, and EM visits each about a hundred times.
 _MOST_ROWS = 20_000
 _ROUNDS = 10
+# How often EM leaves out the least likely rows and starts again.
+_TRIMS = 2
 # Categories to use as columns: EM inverts matrices of all columns, and rare categories say little.
 _MOST_INDICATORS = 50
 
 
 @torch.no_grad()
-def start_by_em(model: CoupledDensity, x: Tensor, seed: int = 0, scales: bool = False) -> None:
+def start_by_em(
+    model: CoupledDensity, x: Tensor, seed: int = 0, scales: bool = False, trim: float = 0.0
+) -> None:
     """Set all parameters of a model for data `x` (N, D), NaN where missing.
 
     Missing cells are filled by regression on the others, with noise. Columns that are not coupled
     take part as numbers, frequent categories as indicators. EM starts from clusters, or with
-    `scales` from components with one centre and growing spread, which find joint tails.
+    `scales` from components with one centre and growing spread, which find joint tails. It leaves
+    out the share `trim` of rows that it finds least likely.
     """
     # Imported here: most sessions start no mixture, and these take most of a second.
 
@@ -58,7 +63,7 @@ def start_by_em(model: CoupledDensity, x: Tensor, seed: int = 0, scales: bool = 
     width, diagonal = model.couplings.size[1], model.couplings.rank == 0
     stretch = _stretch(filled, diagonal)  # (P, P)
     stretched = (filled @ stretch).numpy()
-    mixture, shares = _fitted(stretched, min(width, len(x)), diagonal, seed, scales)
+    mixture, shares = _fitted(stretched, min(width, len(x)), diagonal, seed, scales, trim)
     # If there are more components than rows, the components repeat.
     order = torch.arange(width) % len(mixture.weights_)
     for family, owned in list(zip(model.leaves, model.leaves.owned, strict=True))[1:]:
@@ -116,7 +121,7 @@ def _without_floor(model: CoupledDensity, covariance: Tensor) -> Tensor:
 
 
 def _fitted(
-    points: Any, width: int, diagonal: bool, seed: int, scales: bool
+    points: Any, width: int, diagonal: bool, seed: int, scales: bool, trim: float
 ) -> "tuple[GaussianMixture, Tensor]":
     """Fit a Gaussian mixture; return it with the posterior of each row, (N, K)."""
     # scikit-learn is slow to import, and queries do not need it.
@@ -133,6 +138,9 @@ def _fitted(
     with warnings.catch_warnings(), blas_threads_for(points.size * width):
         warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not have converged
         mixture.fit(points)
+        for _ in range(_TRIMS if trim else 0):
+            likely = mixture.score_samples(points)
+            mixture.fit(points[likely >= np.quantile(likely, trim)])
         return mixture, torch.from_numpy(mixture.predict_proba(points))
 
 
