@@ -21,20 +21,34 @@ from studies.harness.drawing import COLOURS, legend, open_frame, panels
 from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import best_bold, pick, present, ranges, spread, table, values
 from studies.models import detectors
-from studies.models.detectors import PYOD, Score
+from studies.models.detectors import PEERS, Score
 from studies.models.ours import sizes_of
 
 Labels = npt.NDArray[np.int64]
-# The sets on which our method was chosen; the others were looked at once, when it was fixed.
-DEVELOPMENT = ("cardio", "satellite", "thyroid", "vowels")
+# The sets on which our method was chosen, every third by name, and those of the method before it;
+# the others were looked at when it was fixed.
+THIRD = (
+    *("annthyroid", "cover", "ionosphere", "lymphography", "pageblocks"),
+    *("satimage-2", "smtp", "vertebral", "wdbc", "yeast"),
+)
+DEVELOPMENT = (*THIRD, "cardio", "satellite", "thyroid", "vowels")
 FILES = {
-    **{"cardio": "6_cardio", "satellite": "30_satellite", "thyroid": "38_thyroid"},
-    **{"vowels": "40_vowels", "annthyroid": "2_annthyroid", "ionosphere": "18_Ionosphere"},
-    **{"mammography": "23_mammography", "pageblocks": "27_PageBlocks"},
-    **{"pendigits": "28_pendigits", "shuttle": "32_shuttle", "wbc": "42_WBC", "yeast": "47_yeast"},
+    **{"annthyroid": "2_annthyroid", "campaign": "5_campaign", "cardio": "6_cardio"},
+    **{"cover": "10_cover", "fault": "12_fault", "hepatitis": "15_Hepatitis"},
+    **{"ionosphere": "18_Ionosphere", "landsat": "19_landsat", "letter": "20_letter"},
+    **{"lymphography": "21_Lymphography", "mammography": "23_mammography"},
+    **{"optdigits": "26_optdigits", "pageblocks": "27_PageBlocks", "pendigits": "28_pendigits"},
+    **{"satellite": "30_satellite", "satimage-2": "31_satimage-2", "shuttle": "32_shuttle"},
+    **{"skin": "33_skin", "smtp": "34_smtp", "spambase": "35_SpamBase"},
+    **{"thyroid": "38_thyroid", "vertebral": "39_vertebral", "vowels": "40_vowels"},
+    **{"wbc": "42_WBC", "wdbc": "43_WDBC", "wine": "45_wine", "wpbc": "46_WPBC"},
+    **{"yeast": "47_yeast"},
 }
+# Training rows with their anomalies, or without: the anomalies among them are scored then.
+PROTOCOLS = ("unsupervised", "semi-supervised")
 SIMULATED = "simulated"
 MOST_ROWS = 10_000  # as in ADBench
+LEAST_ANOMALIES = 30  # of a set with more rows: by its share, smtp would keep three
 TEST_SHARE = 0.3
 METRICS = {"auroc": "AUROC", "ap": "average precision"}
 
@@ -65,20 +79,32 @@ def simulated(seed: int, count: int = 300) -> tuple[Rows, Labels]:
     return generator.normal(size=(count, 3)) * np.where(labels, 4.0, 1.0)[:, None], labels
 
 
-def cut(rows: Rows, labels: Labels, seed: int, missing: float) -> Split:
+def cut(
+    rows: Rows, labels: Labels, seed: int, missing: float, protocol: str = PROTOCOLS[0]
+) -> Split:
     """Take at most 10,000 rows, split them 70/30 by label, and blank a share of all cells.
 
-    Cells go missing at random, in training and test rows; the split is the same without gaps.
+    Cells go missing at random, in training and test rows; the split is the same without gaps. In
+    the semi-supervised protocol the anomalies among the training rows become test rows.
     """
-    index = np.arange(len(rows))
-    if len(rows) > MOST_ROWS:
-        options = {"train_size": MOST_ROWS, "stratify": labels, "random_state": seed}
-        index, _ = train_test_split(index, **options)
+    check_choice("`protocols`", protocol, PROTOCOLS)
+    index = np.arange(len(rows)) if len(rows) <= MOST_ROWS else _sampled(labels, seed)
     options = {"test_size": TEST_SHARE, "stratify": labels[index], "random_state": seed}
     train, test = train_test_split(index, **options)
+    if protocol == "semi-supervised":
+        odd = labels[train] == 1
+        train, test = train[~odd], np.concatenate([test, train[odd]])
     blank = np.random.default_rng(seed).random(rows.shape) < missing
     holed = np.where(blank, np.nan, rows)
     return Split(holed[train], holed[test], labels[test])
+
+
+def _sampled(labels: Labels, seed: int) -> Any:
+    """Choose rows by label, at least 30 anomalies if there are as many."""
+    random = np.random.default_rng(seed)
+    normal, odd = (random.permutation(np.flatnonzero(labels == label)) for label in (0, 1))
+    count = min(len(odd), max(LEAST_ANOMALIES, round(MOST_ROWS * labels.mean())))
+    return np.concatenate([odd[:count], normal[: MOST_ROWS - count]])
 
 
 def scored(split: Split, fit: Callable[[Rows], Score]) -> Record:
@@ -101,35 +127,79 @@ def scored(split: Split, fit: Callable[[Rows], Score]) -> Record:
     }
 
 
-# Beside detectors of PyOD -----------------------------------------------------------------------
+# Beside other detectors -------------------------------------------------------------------------
 
 OURS = "marginals"
-BOARD = {OURS: "marginals", **PYOD}
-FILLS = ("mean", "iterative")  # how gaps are filled for peers
+BOARD = {OURS: "marginals", **PEERS}
 
 
 def board_jobs(settings: Settings, seed: int, context: Context) -> Iterator[Record]:
-    """Return each set, share of gaps, detector and way to fill gaps for peers."""
-    for name, missing, model in itertools.product(settings.sets, settings.missing, settings.models):
-        for fill in FILLS if missing and model != OURS else (None,):
-            yield {"set": name, "model": model, "missing": missing, "imputation": fill}
+    """Return each set, protocol, share of gaps, way to fill them for peers, and detector."""
+    for name, protocol, missing in itertools.product(
+        settings.sets, settings.protocols, settings.missing
+    ):
+        about = {"set": name, "protocol": protocol, "missing": missing}
+        for fill in settings.fills if missing else (None,):
+            for model in settings.models:
+                if model != OURS:
+                    yield {**about, "model": model, "imputation": fill}
+        if OURS in settings.models:
+            yield {**about, "model": OURS, "imputation": None}
 
 
 def measure_board(settings: Settings, seed: int, context: Context, job: Record) -> Record:
     """Return AUROC and average precision of a detector."""
     model = check_choice("`models`", job["model"], BOARD)
-    split = cut(*load(context, job["set"], seed), seed, job["missing"])
+    split = cut(*load(context, job["set"], seed), seed, job["missing"], job["protocol"])
     if model == OURS:
         return scored(split, lambda train: detectors.fit_ours(train, seed))
     fill = job["imputation"]
-    return scored(split, lambda train: detectors.fit_pyod(model, train, seed, fill))
+    return scored(split, lambda train: detectors.fit_peer(model, train, seed, fill))
 
 
-def means(records: Records, metric: str, missing: float, fill: str | None) -> pd.DataFrame:
-    """Return means over seeds, sets by models; peers with gaps filled in one way."""
+@final
+@dataclass(frozen=True)
+class Way:
+    """What was measured: a protocol, the share of gaps, and how peers fill them."""
+
+    protocol: str
+    missing: float
+    fill: str | None
+
+    @property
+    def title(self) -> str:
+        """The way in words."""
+        if not self.missing:
+            return f"{self.protocol.capitalize()}, no cell missing"
+        gaps = f"{100 * self.missing:.0f} % of the cells missing"
+        return f"{self.protocol.capitalize()}, {gaps}, peers after {self.fill} imputation"
+
+    @property
+    def label(self) -> str:
+        """The way in a few words, for a picture."""
+        gaps = f"{100 * self.missing:.0f} % missing,\n{self.fill}" if self.missing else "complete"
+        return f"{self.protocol.split('-')[0][:5]},\n{gaps}"
+
+    def has(self, record: Record) -> bool:
+        """Say whether a record was measured in this way."""
+        fill = None if record["model"] == OURS else self.fill
+        given = record["protocol"], record["missing"], record["imputation"]
+        return given == (self.protocol, self.missing, fill)
+
+
+def ways(records: Records) -> list[Way]:
+    """Return what was measured, in order."""
+    peers = [r for r in records if r["model"] != OURS] or records
+    found = {(r["protocol"], r["missing"], r["imputation"]) for r in peers}
+    ordered = sorted(found, key=lambda each: (PROTOCOLS.index(each[0]), each[1], str(each[2])))
+    return [Way(*each) for each in ordered]
+
+
+def means(records: Records, metric: str, way: Way) -> pd.DataFrame:
+    """Return means over seeds, sets by models."""
     found: dict[tuple[str, str], list[float]] = {}
     for r in records:
-        if r["missing"] == missing and r["imputation"] == (None if r["model"] == OURS else fill):
+        if way.has(r):
             found.setdefault((r["set"], r["model"]), []).append(r[metric])
     if not found:
         return pd.DataFrame(dtype=float)
@@ -144,26 +214,12 @@ def ranks(frame: pd.DataFrame, sets: Sequence[str] | None = None) -> pd.Series:
     return rows.rank(axis=1, ascending=False).mean()
 
 
-def ways(records: Records) -> list[tuple[str, float, str | None]]:
-    """Return what was measured: a title, the share of gaps, how peers fill them."""
-    found: list[tuple[str, float, str | None]] = []
-    if any(r["missing"] == 0 for r in records):
-        found.append(("No cell missing", 0.0, None))
-    for share in sorted({r["missing"] for r in records if r["missing"]}):
-        for fill in FILLS:
-            title = f"{100 * share:.0f} % of the cells missing, peers after {fill} imputation"
-            found.append((title, share, fill))
-    return found
-
-
 def board_tables(records: Records, paper: Paper) -> str:
     """Return mean ranks, and the figures of each set."""
     parts = ["### Mean ranks", _rank_table(records)]
-    for title, missing, fill in ways(records):
+    for way in ways(records):
         for metric, label in METRICS.items():
-            frame = means(records, metric, missing, fill)
-            if not frame.empty:
-                parts += [f"### {title}: {label}", _set_table(frame)]
+            parts += [f"### {way.title}: {label}", _set_table(means(records, metric, way))]
     ours = pick(records, model=OURS)
     if ours:
         fits, scores = ([r[name] for r in ours] for name in ("fit_s", "score_s"))
@@ -180,14 +236,14 @@ def _rank_table(records: Records) -> str:
     models = present(BOARD, (r["model"] for r in records))
     others = [name for name in FILES if name not in DEVELOPMENT]
     rows = []
-    for title, missing, fill in ways(records):
+    for way in ways(records):
         for metric, label in METRICS.items():
-            frame = means(records, metric, missing, fill)
+            frame = means(records, metric, way)
             for told, sets in (("all", None), ("development", DEVELOPMENT), ("others", others)):
                 mean = ranks(frame, sets).reindex(models)
                 if mean.notna().any():
                     count = len(frame if sets is None else frame.loc[frame.index.isin(sets)])
-                    line = [title.lower(), label, f"{told} ({count})"]
+                    line = [way.title.lower(), label, f"{told} ({count})"]
                     rows.append([*line, *_bold(mean, 2, smaller=True)])
     return table(["setting", "metric", "sets", *(BOARD[m] for m in models)], rows)
 
@@ -210,27 +266,27 @@ def _bold(row: pd.Series, digits: int, *, smaller: bool = False) -> list[str]:
 MARKS = {
     **{OURS: ("o", "#0072B2"), "iforest": ("s", "#D55E00"), "ecod": ("^", "#009E73")},
     **{"copod": ("v", "#CC79A7"), "knn": ("D", "#E69F00"), "gmm": ("X", "#6E6E6E")},
+    **{"gmm4": ("P", "#000000"), "lof": ("<", "#56B4E9")},
 }
-SHORT = {None: "complete", "mean": "20 % missing,\nmean", "iterative": "20 % missing,\niterative"}
 
 
 def board_figures(records: Records, arrays: Arrays) -> dict[str, Any]:
     """Draw mean ranks by setting, and the figures of each set, a row for each metric."""
-    figure, axes = panels(9, 5.6, 2, 2, gridspec_kw={"width_ratios": [1, 2.2]})
+    figure, axes = panels(11, 6.4, 2, 2, gridspec_kw={"width_ratios": [1, 2.2]})
     measured = ways(records)
     for (left, right), (metric, label) in zip(axes, METRICS.items(), strict=True):
-        found = [ranks(means(records, metric, missing, fill)) for _, missing, fill in measured]
+        found = [ranks(means(records, metric, way)) for way in measured]
         for model in BOARD:
             _line(left, [mean.get(model, float("nan")) for mean in found], model)
-        left.set_xticks(range(len(measured)), [SHORT[fill] for _, _, fill in measured])
+        left.set_xticks(range(len(measured)), [way.label for way in measured])
         left.invert_yaxis()
         left.set_title(f"mean rank by {label} (1 is best)", loc="left")
-        frame = means(records, metric, 0.0, None)
+        frame = means(records, metric, measured[0])
         for model in frame.columns:
             _line(right, frame[model].tolist(), model, lines=False)
-        right.set_xticks(range(len(frame)), frame.index, rotation=30, ha="right")
+        right.set_xticks(range(len(frame)), frame.index, rotation=45, ha="right")
         right.grid(axis="x", lw=0.4, color="#DDDDDD")
-        right.set_title(f"{label}, no cell missing", loc="left")
+        right.set_title(f"{label}, {measured[0].title.lower()}", loc="left")
         for panel in (left, right):
             panel.tick_params(labelsize=7, width=0.6, length=2.5)
             open_frame(panel)
@@ -377,8 +433,8 @@ STUDIES = (
         board_tables,
         board_figures,
         jobs=board_jobs,
-        key=("set", "model", "missing", "imputation"),
-        parts=("sets", "missing", "models"),
+        key=("set", "protocol", "model", "missing", "imputation"),
+        parts=("sets", "protocols", "missing", "fills", "models"),
         page="anomalies",
     ),
     Study(

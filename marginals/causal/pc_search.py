@@ -39,8 +39,8 @@ def as_tester(model_or_df: Any, data: Any = None, **options: Any) -> Any:
 
 def check_one_result(options: Mapping[str, Any]) -> None:
     """Raise if the options ask for several results per test."""
-    q = options.get("q", 1)
-    if not isinstance(q, Integral):
+    q = options.get("q")
+    if q is not None and not isinstance(q, Integral):
         raise ValueError(
             f"Expected `q` to be one whole number, as one p-value decides about a pair; got {q!r}. "
             "Give one, and search again for each other."

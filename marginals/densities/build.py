@@ -66,6 +66,7 @@ def build(
     lattices: Mapping[int, Lattice] | None = None,
     alone: Sequence[int] = (),
     init: Init = "data",
+    trim: float = 0.0,
     sample_weight: Tensor | None = None,
     seconds: float | None = None,
     dtype: torch.dtype = torch.float32,
@@ -102,6 +103,8 @@ def build(
             of independent columns; "scales" starts copula components at one centre with growing
             spreads; "factors" places many components by few factors, which suits tables of related
             categories. EM and factors need two rows; with one, or with neural leaves, it is "data".
+        trim: Share of the rows, those that EM finds least likely, that it leaves out when it starts
+            copula components, so that outliers get no component of their own.
         sample_weight: One weight per row, which "em", "scales" and "factors" use; the other starts
             do not depend on how often a row counts.
         seconds: Time limit of "em" and "scales" for copula components.
@@ -143,7 +146,7 @@ def build(
         how: Parametrisation = "softplus" if init == "paper" else "softmax"
         model = TensorDensity(families, _tensor(tensor, x, width, tree, pool, how, seed))
     model = model.to(dtype)
-    start(model, x, init, seed, evidence, factors, seconds)
+    start(model, x, init, seed, evidence, factors=factors, trim=trim, seconds=seconds)
     return model.to(evidence.lower.device)
 
 
@@ -154,7 +157,9 @@ def start(
     init: Init = "data",
     seed: int = 0,
     evidence: Evidence | None = None,
+    *,
     factors: int = 6,
+    trim: float = 0.0,
     seconds: float | None = None,
 ) -> None:
     """Set all parameters for data `x` (N, D), NaN where missing: the middles of `evidence`.
@@ -169,7 +174,7 @@ def start(
     init = "data" if init == "factors" else init
     if init in ("em", "scales"):
         if isinstance(model, CoupledDensity) and len(x) > 1:
-            start_by_em(model, x, seed, init == "scales", seconds)
+            start_by_em(model, x, seed, init == "scales", trim, seconds)
             return
         closed = all(family.has_closed_form_start for family in model.leaves)
         by_em = init == "em" and len(x) > 1 and closed

@@ -22,6 +22,8 @@ _SHARPEST, _SHARP = 1e-12, 0.01
 # Directions with less variance than this, relative to the columns', are lost in training's noise.
 _BLURRED = 0.005
 _ROUNDS = 10
+# Fits to the likelier rows, each of which chooses them anew.
+_TRIMS = 2
 # Rows whose posteriors start the columns that are not coupled.
 _MOST_SHARES = 20_000
 
@@ -32,13 +34,15 @@ def start_by_em(
     x: Tensor,
     seed: int = 0,
     scales: bool = False,
+    trim: float = 0.0,
     seconds: float | None = None,
 ) -> None:
     """Set all parameters of a model for data `x` (N, D), NaN where missing.
 
     Missing numbers are filled by regression on the others, with noise. Numbers that are not
     coupled take part in EM as if they were. EM starts from rows, or with `scales` from components
-    with one centre and growing spread, which find joint tails. It stops after the seconds.
+    with one centre and growing spread, which find joint tails; it leaves out the share `trim` of
+    rows that it finds least likely. It stops after the seconds.
     """
     generator = torch.Generator().manual_seed(seed)
     x = model.lattices.atoms.apart(x[torch.randperm(len(x), generator=generator)])
@@ -59,6 +63,10 @@ def start_by_em(
     em = StepwiseEM(rows, min(width, len(rows)), floors, diagonal, stretch, seed)
     with threads_for(len(rows) * width):
         mixture = em.fit(em.growing() if scales else None, seconds)
+        for _ in range(_TRIMS if trim else 0):
+            likely = em.log_likelihood(mixture)
+            kept = likely >= likely.quantile(trim)
+            mixture = em.on(kept).fit(mixture, seconds)
     order = torch.arange(width) % em.width
     shares = em.shares(mixture, _MOST_SHARES)[:, order]  # (N, K)
     for family, owned in list(zip(model.leaves, model.leaves.owned, strict=True))[1:]:

@@ -139,6 +139,19 @@ class StepwiseEM:
                 found = self._mixture(sums)
         return found
 
+    def on(self, kept: Tensor) -> "StepwiseEM":
+        """Return the same for the rows in a mask (N,)."""
+        data = MixedRows(self.data.points[kept], self.data.codes[kept], self.data.categories)
+        found = StepwiseEM(data, self.width, self.floors, self.diagonal, self.stretch)
+        found.generator = self.generator
+        return found
+
+    def log_likelihood(self, mixture: MixedMixture) -> Tensor:
+        """Return the log likelihood of each row, (N,)."""
+        linear = self._linear(mixture)
+        every = torch.arange(len(self.data), device=self.places.device)
+        return torch.cat([self._joint(linear, rows).logsumexp(1) for rows in every.split(_BATCH)])
+
     def shares(self, mixture: MixedMixture, most: int | None = None) -> Tensor:
         """Return the posterior of the components for each row, or for the first ones, (N, K)."""
         linear = self._linear(mixture)
@@ -223,13 +236,18 @@ class StepwiseEM:
 
     def _shares(self, linear: _Linear, rows: Tensor) -> tuple[Tensor, float]:
         """Return the posterior of the components (B, K), and the mean log likelihood."""
+        joint = self._joint(linear, rows)
+        total = joint.logsumexp(1, keepdim=True)
+        return (joint - total).exp(), float(total.mean())
+
+    def _joint(self, linear: _Linear, rows: Tensor) -> Tensor:
+        """Return the log density of rows with each component, (B, K)."""
         points = self.data.points[rows]
         joint = torch.addmm(linear.offset, points, linear.values.T)
         joint += self._products(points) @ linear.products.T
         if self.data.categories:
             joint += F.embedding_bag(self.places[rows], linear.tables, mode="sum")
-        total = joint.logsumexp(1, keepdim=True)
-        return (joint - total).exp(), float(total.mean())
+        return joint
 
     def _sums(self, shares: Tensor, rows: Tensor) -> _Sums:
         points = self.data.points[rows]

@@ -8,21 +8,28 @@ import pandas as pd
 from sklearn.base import OutlierMixin
 
 from marginals.columns import encode
+from marginals.columns.table_coercion import input_frame
 from marginals.densities import Mixture
+from marginals.densities.build import build, couplable
 from marginals.estimators.mdma import MDMA
 from marginals.estimators.table_estimator import TableEstimator, fitted
 from marginals.queries.imputation import check_level
+from marginals.queries.named_rows import seed_of
 from marginals.queries.ranges import normal_ranges
 from marginals.queries.row_tails import row_tails
 
 Floats = npt.NDArray[np.float64]
 
-# Coarse models do not give rare rows their own components. One sees the tails of clouds, the other
-# the gaps between them. Chosen on four tables, see docs/anomalies.md.
-_COARSE: tuple[dict[str, Any], ...] = (
-    {"tensor": "cp", "width": 32, "noise": 0.5, "batch_size": 128, "max_steps": 300},
-    {"tensor": "cp", "width": 48, "noise": 0.2, "batch_size": 128, "max_steps": 300},
-)
+# A coarse model of the margins and of the gaps between clouds, which does not give rare rows their
+# own components. Numbers stay smooth: on grids and at atoms some rows would have masses and others
+# densities, which do not compare.
+_COARSE: dict[str, Any] = {
+    **{"tensor": "cp", "width": 32, "noise": 0.5, "batch_size": 128, "max_steps": 300},
+    "guess": False,
+}
+# Mixtures of so many Gaussians with all correlations, fitted without the least likely rows. Chosen
+# on ten tables, see docs/anomalies.md.
+_GAUSSIANS, _TRIM, _ROWS_EACH = (1, 2, 4), 0.1, 20
 
 
 @final
@@ -34,9 +41,13 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
     training rows that are as extreme with the same cells missing, so that rows with gaps compare
     fairly with complete ones. See `marginals.queries.row_tails`.
 
+    Training rows may hold outliers: the default models leave out a tenth of the rows, those that
+    they find least likely. Or they may be normal rows alone, if you know which ones are.
+
     Args:
         model: an unfitted `MDMA`, of which a copy is fitted; a fitted one, which is used as it is;
-            or None for a mixture of two coarse ones, which do not memorise rare rows.
+            or None for a mixture of a coarse one and of 1, 2 and 4 Gaussians with all
+            correlations, which do not memorise rare rows.
         contamination: the share of the training rows that count as outliers.
         samples: the most training rows to compare with.
         handle_unknown: "missing" counts categories not seen in training as missing cells; "error"
@@ -90,7 +101,7 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
                 "probabilities down to 0.001."
             )
         model = self.model
-        self._keep(_coarse(X, self.random_state) if model is None else fitted(model, X))
+        self._keep(_default(X, self.random_state) if model is None else fitted(model, X))
         frame = self._features(X)
         _refuse_intervals(frame)
         joint = self._table()
@@ -163,11 +174,18 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
         return normal_ranges(table.module_, table.schema_, frame, level)
 
 
-def _coarse(x: Any, random_state: Any) -> MDMA:
+def _default(x: Any, random_state: Any) -> MDMA:
     """Fit the default models and mix them."""
-    models = [MDMA(**options, random_state=random_state).fit(x) for options in _COARSE]
-    models[0].module_ = Mixture([model.module_ for model in models])
-    return models[0]
+    model = MDMA(**_COARSE, random_state=random_state).fit(x)
+    schema, data = model.schema_, encode(model.schema_, input_frame(x)).evidence
+    joined = len(couplable(data, **schema.build_options))
+    if joined > 1:
+        sizes = [k for k in _GAUSSIANS if k == 1 or len(data) >= _ROWS_EACH * k]
+        options = {**schema.build_options, "seed": seed_of(random_state)}
+        how: dict[str, Any] = {"tensor": "copula", "rank": joined - 1, "init": "em", "trim": _TRIM}
+        members = [build(data, width=k, **how, **options) for k in sizes]
+        model.module_ = Mixture([model.module_, *members])
+    return model
 
 
 def _refuse_intervals(frame: pd.DataFrame) -> None:

@@ -12,19 +12,28 @@ fits badly, p-values are too large or too small. Test on held-out rows where the
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Literal, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from marginals.columns import Schema
 from marginals.queries.named_rows import NamedRows, places
 from marginals.queries.positions import Columns, Parts, groups, seeded
+from marginals.queries.shape_functions import (
+    check_functions,
+    shape_functions,
+    trimmed_functions,
+)
 from marginals.queries.uniforms import Uniforms
 
 Ties = Literal["random", "middle"]
 Incomplete = Literal["marginalise", "omit"]
+
+# The test over all shapes: the largest degree of a side, and how fast weights fall with degrees.
+# Faster means more power against trends and less against all else.
+DEGREES, DECAY = 4, 3.0
 
 
 @final
@@ -33,12 +42,17 @@ class IndependenceResult:
     """The outcome of a test of independence.
 
     Args:
-        statistic: n times the sum of the squared generalised correlations.
-        pvalue: the chance of a statistic as large if the columns are independent.
-        degrees: the degrees of freedom of its chi-squared distribution.
+        statistic: n times the sum of the squared generalised correlations; of the test over all
+            shapes, the sum for the shape that decided.
+        pvalue: the chance of a result as extreme if the columns are independent.
+        degrees: the degrees of freedom of the statistic's chi-squared distribution.
         n: the number of rows that counted.
-        correlations: the generalised correlations, (q columns of x, q columns of y).
+        correlations: the generalised correlations, (functions of x, functions of y); the functions
+            of a column are next to each other.
         ties: how cells with mass, if there were any, were transformed.
+        shape: of the test over all shapes, the degrees in x and y that decided: (1, 1) is a trend,
+            (2, 1) a mean of y that bends with x, (1, 2) a spread of y that grows or shrinks with x.
+            None for a test with `q` functions.
     """
 
     statistic: float
@@ -47,9 +61,11 @@ class IndependenceResult:
     n: int
     correlations: Tensor
     ties: Ties
+    shape: tuple[int, int] | None = None
 
     def __str__(self) -> str:
-        return f"chi2({self.degrees}) = {self.statistic:.4g}, p = {self.pvalue:.3g}, n = {self.n}"
+        told = f"chi2({self.degrees}) = {self.statistic:.4g}, p = {self.pvalue:.3g}, n = {self.n}"
+        return told if self.shape is None else f"{told}, shape {self.shape}"
 
 
 # By position ------------------------------------------------------------------------------------
@@ -61,7 +77,7 @@ def independence_test(
     x: Columns,
     y: Columns,
     given: Columns | None = None,
-    q: int = 1,
+    q: int | None = None,
     *,
     trim: float = 0.01,
     ramp: float = 0.01,
@@ -75,6 +91,11 @@ def independence_test(
     varies carries no evidence: with "random" ties its transform is noise and the p-value uniform;
     with "middle" it is 1/2, where the first function is 0, and the p-value for q = 1 is 1.
 
+    By default the test combines shapes of dependence: the correlations of degree 1 to 4 in x with
+    degree 1 to 4 in y, see `shape_functions`. They are independent if X and Y are, so the smallest
+    weighted p-value has an exact distribution. Degree (j, k) has a weight proportional to
+    (j k)^-3: most of the level goes to the trend, (1, 1), and the rest sees curves and spreads.
+
     Sides of several columns are transformed in turn, each column given those before it too:
     F(x_1 | z), F(x_2 | x_1, z), ...; under independence all of these are independent uniforms.
 
@@ -82,15 +103,16 @@ def independence_test(
         uniforms: the rows, under one density or several; it keeps transforms for later tests.
         x, y: one column or several on each side.
         given: the columns Z; None for an unconditional test.
-        q: the number of functions of each uniform; the degrees of freedom are q^2 for single
-            columns. More functions see more kinds of dependence, each of them less well.
-        trim: the functions vanish below `trim` and above 1 - `trim`, where conditional
+        q: None for the test over all shapes; or a number of functions of each uniform, as
+            Petersen and Hansen have them, with q^2 degrees of freedom for single columns. q = 1
+            sees a trend alone.
+        trim: the `q` functions vanish below `trim` and above 1 - `trim`, where conditional
             distributions are estimated worst.
-        ramp: the width over which the weight of a function rises from 0 to 1.
+        ramp: the width over which the weight of the `q` functions rises from 0 to 1.
         ties: the transform of a cell with mass (a category, an integer, a rounded or censored
             number), whose CDF jumps: "random" draws uniformly from the jump, which keeps the
-            level exact; "middle" takes its middle, which needs no seed and makes the test
-            conservative.
+            level exact; "middle" takes its middle, or over all shapes the mean of each function
+            over the jump, which needs no seed and makes the test conservative.
         incomplete: by default rows in which part of Z is missing are transformed given the rest
             of Z. Independence given Z does not imply independence given a part of it: "omit"
             leaves these rows out.
@@ -103,7 +125,7 @@ def independence_test(
     1
     """
     first, second, third = groups(uniforms.density, x=x, y=y, given=given)
-    _check_functions(q, trim, ramp)
+    check_functions(1 if q is None else q, trim, ramp)
     _check_choice("ties", ties, ("random", "middle"))
     _check_choice("incomplete", incomplete, ("marginalise", "omit"))
     use = _usable(uniforms, first + second, third if incomplete == "omit" else ())
@@ -113,8 +135,10 @@ def independence_test(
             "Expected `rows` to have positive probability; got a row in which columns "
             f"{list(third)} have none. Leave it out."
         )
-    u = within(ends, ties, seeded(uniforms.density, seed))
-    return result_of_uniforms(u, len(first), q, trim, ramp, ties)
+    generator = seeded(uniforms.density, seed)
+    if q is None:
+        return result_of_shapes(_shapes(ends, ties, generator), len(first), ties)
+    return result_of_uniforms(within(ends, ties, generator), len(first), q, trim, ramp, ties)
 
 
 # By name ----------------------------------------------------------------------------------------
@@ -136,7 +160,7 @@ class Independence(NamedRows):
             given: columns to condition on.
             data: rows to test at.
             options: `q`, `ties`, `incomplete`, `seed`, `trim` and `ramp`; see
-                `marginals.queries.independence_test`. `q` may be a list of numbers.
+                `marginals.queries.independence_test`. `q` may be a list.
 
         Returns:
             An `IndependenceResult`, or one for each of several numbers `q`.
@@ -162,11 +186,12 @@ class IndependenceTester:
     Args:
         schema: the schema of the columns.
         parts: pairs of a density and its rows, on the model's scale.
-        q: the number of functions of each test, or a list of numbers for one result each.
+        q: the number of functions of each test, None for the test over all shapes, or a list of
+            these for one result each.
         options: options of the tests, see `marginals.queries.independence_test`.
     """
 
-    def __init__(self, schema: Schema, parts: Parts, *, q: Any = 1, **options: Any) -> None:
+    def __init__(self, schema: Schema, parts: Parts, *, q: Any = None, **options: Any) -> None:
         self._schema, self._uniforms = schema, Uniforms(parts)
         self._q, self._options = q, options
 
@@ -249,45 +274,68 @@ def result_of_uniforms(
     u: Tensor, split: int, q: int, trim: float, ramp: float, ties: Ties
 ) -> IndependenceResult:
     """Test whether the first `split` columns of uniforms (B, n) depend on the others."""
-    values = trimmed_functions(u, q, trim, ramp)  # (B, n, q)
-    first, second = values[:, :split].flatten(1), values[:, split:].flatten(1)
-    correlations = first.T @ second / len(u)
+    correlations = (
+        _correlations(trimmed_functions(u, q, trim, ramp), split).flatten(2).flatten(0, 1)
+    )
     statistic, degrees = len(u) * correlations.square().sum(), correlations.numel()
-    # The upper tail of the chi-squared distribution.
-    pvalue = torch.special.gammaincc(statistic.new_tensor(degrees / 2), statistic / 2)
+    pvalue = _upper_tail(statistic, degrees)
     return IndependenceResult(
         float(statistic), float(pvalue), degrees, len(u), correlations.cpu(), ties
     )
 
 
-def trimmed_functions(u: Tensor, q: int, trim: float, ramp: float) -> Tensor:
-    """Return q orthonormal functions of uniforms (...), of mean 0 and variance 1, (..., q).
+def result_of_shapes(values: Tensor, split: int, ties: Ties) -> IndependenceResult:
+    """Test whether the first `split` columns depend on the others, given their shapes (B, n, q).
 
-    [trim, 1 - trim] is cut into q equal pieces. On its piece, function k is c w(u) (u - m), where m
-    is the middle and the weight w rises from 0 to 1 within `ramp` of both ends; elsewhere it is 0,
-    so that no two overlap. q = 1 gives a trimmed Spearman correlation.
+    The correlations of all pairs of degrees are uncorrelated, and nearly normal for many rows. So
+    the p-values p of the pairs are independent, and the smallest p / w, with weights w that add up
+    to 1, is below s with probability 1 - prod(1 - w s).
     """
-    half = (0.5 - trim) / q
-    middles = trim + half * (2 * torch.arange(q, dtype=u.dtype, device=u.device) + 1)
-    away = u[..., None] - middles
-    weight = ((half - away.abs()) / ramp).clamp(0, 1)
-    flat = (half - ramp) ** 3 / 3
-    ramps = half**2 * ramp / 3 - half * ramp**2 / 2 + ramp**3 / 5
-    # The integral of the square over both halves of the piece.
-    return weight * away / (2 * (flat + ramps)) ** 0.5
+    found = _correlations(values, split)  # (a, q, b, q)
+    statistics = len(values) * found.square().sum((0, 2))  # (q, q)
+    degrees = found.shape[0] * found.shape[2]
+    weights = _weights().to(statistics)
+    ratios = _upper_tail(statistics, degrees) / weights
+    decisive = int(ratios.argmin())
+    pvalue = -torch.expm1(torch.log1p(-weights * ratios.min()).sum())
+    return IndependenceResult(
+        float(statistics.flatten()[decisive]),
+        float(pvalue),
+        degrees,
+        len(values),
+        found.flatten(2).flatten(0, 1).cpu(),
+        ties,
+        (decisive // DEGREES + 1, decisive % DEGREES + 1),
+    )
 
 
-def _check_functions(q: int, trim: float, ramp: float) -> None:
-    if not isinstance(q, Integral) or q < 1:
-        raise ValueError(f"Expected `q` to be a number of functions, 1 or more; got {q!r}.")
-    if not 0 <= trim < 0.5:
-        raise ValueError(f"Expected `trim` to be at least 0 and below 0.5; got {trim}.")
-    widest = (0.5 - trim) / q
-    if not 0 < ramp <= widest:
-        raise ValueError(
-            f"Expected `ramp` to be positive and at most {widest:.3g}, half the width of a piece; "
-            f"got {ramp}. Give a smaller ramp or a smaller `q`."
-        )
+def _shapes(ends: Tensor, ties: Ties, generator: torch.Generator) -> Tensor:
+    """Return the shapes of cells given the ends of their jumps (B, n, 2), (B, n, q)."""
+    if ties == "random":
+        return shape_functions(within(ends, ties, generator), DEGREES)
+    # The mean over the jump, exact by Gauss's rule: its mean over all jumps is 0, given Z too.
+    nodes, shares = np.polynomial.legendre.leggauss(DEGREES // 2 + 1)
+    below, above = ends.unbind(-1)
+    at = [below + (above - below) * (1 + node) / 2 for node in nodes.tolist()]
+    parts = zip(shares.tolist(), at, strict=True)
+    return torch.stack([share / 2 * shape_functions(u, DEGREES) for share, u in parts]).sum(0)
+
+
+def _correlations(values: Tensor, split: int) -> Tensor:
+    """Return the correlations of functions (B, n, q) of both sides, (a, q, b, q)."""
+    return torch.einsum("bik,bjm->ikjm", values[:, :split], values[:, split:]) / len(values)
+
+
+def _upper_tail(statistic: Tensor, degrees: int) -> Tensor:
+    """Return the upper tail of the chi-squared distribution."""
+    return torch.special.gammaincc(statistic.new_tensor(degrees / 2), statistic / 2)
+
+
+def _weights() -> Tensor:
+    """Return the share of the level that each pair of degrees has, (q, q)."""
+    falling = torch.arange(1, DEGREES + 1, dtype=torch.float64) ** -DECAY
+    weights = falling[:, None] * falling
+    return weights / weights.sum()
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

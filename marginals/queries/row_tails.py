@@ -41,6 +41,9 @@ _LEAST_EXCESS = 0.01  # in spreads
 _DIGITS, _LEAST_SPREAD = 4, 1e-3
 # In spreads: rows of discrete columns tie with those of the reference.
 _TIE = 1e-6
+# The weight of all joint views together, to 1 for each view of cells alone: rows that are odd only
+# together must not be outvoted.
+_JOINT = 3.0
 # Cells compared at a time, which bounds memory.
 _CELLS_AT_ONCE = 1 << 22
 
@@ -76,7 +79,7 @@ class _Rare:
 
     centre: LinearPrior
     log_scale: LinearPrior
-    extremeness: Floats  # (P, K)
+    standard: Floats  # (P, K, views), in spreads
     known: Whole  # (P,)
 
 
@@ -84,24 +87,28 @@ class _Rare:
 class RowTails:
     """Tail probabilities of rows among reference rows with the same cells missing.
 
-    A row has three views, in nats: minus the log density of its cells together, minus that of each
-    cell alone, and minus the logs of the tails of each cell alone. Each view is measured from its
-    median over the reference with the same gaps, in interquartile ranges, and the most extreme
-    view counts. The tail probability is the share of the reference that is at least as extreme.
+    A row has several views, in nats: minus the log density of its cells together under each member
+    of the density, minus that of each cell alone, and minus the logs of the tails of each cell
+    alone. In each view, the share of the reference with the same gaps that is at least as extreme
+    is a p-value. The weighted mean of their logs, as in Fisher's combination, says how extreme a
+    row is: a row that is odd in several views counts more than one that is odd in a single view.
+    The tail probability is the share of the reference that is at least as extreme in this mean.
 
     The most common patterns of gaps, and all patterns of up to six columns, are compared with the
     whole reference. Each other pattern has 16 rows (40 if the table has few patterns), whose median
-    and range are shrunk towards a linear model over all patterns; their tails are pooled over
-    patterns with as many known cells. So a row's answer depends on that row alone, and its cost is
-    bounded.
+    and interquartile range in each view are shrunk towards a linear model over all patterns; views
+    in these units are pooled over patterns with as many observed cells. So a row's answer depends
+    on that row alone, and its cost is bounded.
 
     Args:
-        density: gives the log values of rows. Of a mixture they are the weighted mean of those of
-            its members, so that no single member makes a row likely.
+        density: gives the log values of rows. Each member of a mixture has a view of its own, so
+            that no single member makes a row likely; of the cells alone the views are the
+            weighted mean over members.
         reference: complete rows, drawn from the density or from the data.
         patterns: which cells are observed in the rows of a table, (rows, columns), to find its most
             common patterns. None for complete rows only.
-        views: the views that count, of "joint", "alone" and "tails".
+        views: the views that count, of "joint", "alone" and "tails". The joint views together have
+            the weight 3, shared out by the weights of members; each other view has the weight 1.
         seed: seed for the choice of rows for each pattern.
     """
 
@@ -116,6 +123,7 @@ class RowTails:
         self.density, self.reference, self.views = density, density.checked(reference), views
         self._random = np.random.default_rng(seed)
         self._members = _members(density)
+        self._weights = self._weights_of_views()
         self._cells = self._of_cells(self.reference)  # (S, n, 2)
         columns = len(self.reference.columns)
         self._keys = self._random.integers(1, 1 << 30, size=columns)
@@ -132,9 +140,9 @@ class RowTails:
         known = ~rows.missing().cpu().numpy()
         out = np.zeros(len(rows))
         left = known.any(1)
-        for pattern, spread, extremeness in self._common:
+        for pattern, drawn, surprise in self._common:
             held = left & (known == pattern).all(1)
-            out[held] = log_tail(_extreme(seen[held], *spread), extremeness)
+            out[held] = log_tail(_surprise(seen[held], drawn, self._weights), surprise)
             left &= ~held
         if left.any():
             out[left] = self._rarely(seen[left], known[left])
@@ -159,24 +167,24 @@ class RowTails:
         chosen = np.unique(np.concatenate([rest, chance[chance.any(1)]]), axis=0)
         self._rare = _learned(self._drawn(chosen), chosen)
 
-    def _exactly(self, pattern: Flags) -> tuple[Flags, tuple[Floats, Floats], Floats]:
-        """Return a pattern, the spread of the reference under it, and how extreme its rows are."""
+    def _exactly(self, pattern: Flags) -> tuple[Flags, Floats, Floats]:
+        """Return a pattern, the views of the reference under it, and how extreme its rows are."""
         every = np.arange(len(self.reference))[None]
-        drawn = self._masked(pattern[None], every)  # (1, S, views)
-        centre, scale = _spread(drawn)
-        return pattern, (centre[0], scale[0]), _extreme(drawn[0], centre, scale)
+        (drawn,) = self._masked(pattern[None], every)  # (S, views)
+        return pattern, drawn, _surprise(drawn, drawn, self._weights)
 
     def _rarely(self, seen: Floats, known: Flags) -> Floats:
         """Compare rows with a few reference rows for each pattern and the model of all patterns."""
         patterns, place = np.unique(known, axis=0, return_inverse=True)
         place = place.reshape(-1)
         centre, scale, _ = _shrunk(self._drawn(patterns), patterns, self._rare)
-        at = _extreme(seen, centre[place], scale[place])
+        at = (seen - centre[place]) / scale[place]
         count = known.sum(1)
         out = np.zeros(len(seen))
         for one in np.unique(count):
-            near = _nearest(self._rare.extremeness, np.abs(self._rare.known - one))
-            out[count == one] = log_tail(at[count == one], near)
+            near = _nearest(self._rare.standard, np.abs(self._rare.known - one))  # (n, views)
+            found = _surprise(at[count == one], near, self._weights)
+            out[count == one] = log_tail(found, _surprise(near, near, self._weights))
         return out
 
     def _drawn(self, patterns: Flags) -> Floats:
@@ -213,10 +221,16 @@ class RowTails:
     def _together(self, rows: Evidence, sums: Floats) -> Floats:
         """Return the views that count, from the log density and the sums over cells."""
         with torch.no_grad():
-            parts = [share * member.log_value(rows).double() for member, share in self._members]
-        joint = -torch.stack(parts).sum(0).cpu().numpy()
-        every = {"joint": joint, "alone": sums[:, 0], "tails": sums[:, 1]}
-        return np.stack([every[view] for view in self.views], -1).round(_DIGITS)
+            parts = [-member.log_value(rows).double() for member, _ in self._members]
+        joint = torch.stack(parts, -1).cpu().numpy()  # (B, members)
+        every = {"joint": joint, "alone": sums[:, :1], "tails": sums[:, 1:]}
+        return np.concatenate([every[view] for view in self.views], -1).round(_DIGITS)
+
+    def _weights_of_views(self) -> Floats:
+        """Return the weight of each view, (views,); members share that of the joint views."""
+        joint = [_JOINT * share for _, share in self._members]
+        weights = np.concatenate([joint if view == "joint" else [1.0] for view in self.views])
+        return np.asarray(weights / weights.sum())
 
     def _of_cells(self, rows: Evidence) -> Floats:
         """Return the surprise of each cell alone, by its density and by its tail, (B, n, 2)."""
@@ -237,8 +251,10 @@ def _both(alone: Univariates, categories: Sequence[int | None]) -> Callable[[Evi
     )
 
 
-def log_tail(at: Floats, drawn: Floats) -> Floats:
+def log_tail(at: Floats, drawn: Floats, heavy: bool = False) -> Floats:
     """Return log P(a draw >= at), linear between draws, then the exponential tail of their excess.
+
+    A heavy tail is that of Pareto, whose log falls ever more slowly.
 
     >>> log_tail(np.array([0.0, 2.0, 3.0]), np.array([1.0, 2.0])).round(2).tolist()
     [0.0, -0.69, -1.69]
@@ -252,8 +268,18 @@ def log_tail(at: Floats, drawn: Floats) -> Floats:
     edge = min(int(np.searchsorted(-above, -few)), len(points) - 1)
     excess = float(np.average(points[edge:] - points[edge], weights=counts[edge:]))
     # A single draw, or ties, say nothing of the excess: guess one spread.
-    beyond = shares[edge] - (at - points[edge]) / (excess if excess > _LEAST_EXCESS else 1.0)
+    past = np.maximum(at - points[edge], 0.0) / (excess if excess > _LEAST_EXCESS else 1.0)
+    beyond = shares[edge] - (np.log1p(past) if heavy else past)
     return np.where(at > points[edge] + _TIE, beyond, np.interp(at - _TIE, points, shares))
+
+
+def _surprise(seen: Floats, drawn: Floats, weights: Floats) -> Floats:
+    """Return how extreme rows (B, views) are among drawn ones (S, views), (B,)."""
+    if len(weights) == 1:
+        return seen[:, 0]
+    # Heavy tails: no view alone decides, however far out a row is in it.
+    columns = zip(seen.T, drawn.T, strict=True)
+    return -np.stack([log_tail(*each, heavy=True) for each in columns], -1) @ weights
 
 
 def _members(density: Density) -> list[tuple[Density, float]]:
@@ -279,11 +305,6 @@ def _spread(drawn: Floats) -> tuple[Floats, Floats]:
     return centre, np.maximum(scale, _LEAST_SPREAD)
 
 
-def _extreme(seen: Floats, centre: Floats, scale: Floats) -> Floats:
-    """Return how extreme rows are in their most extreme view."""
-    return np.max((seen - centre) / scale, axis=-1)
-
-
 def _noise(drawn: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """Return centres and log scales of patterns, and the variances of both.
 
@@ -300,11 +321,11 @@ def _learned(drawn: Floats, patterns: Flags) -> _Rare:
     features = _features(patterns)
     priors = fit_prior(centre, noise, features), fit_prior(log_scale, log_noise, features)
     known = patterns.sum(1)
-    learned = _Rare(*priors, np.zeros((0, 0)), known)
+    learned = _Rare(*priors, np.zeros((0, 0, 0)), known)
     middle, scale, own = _shrunk(drawn, patterns, learned)
     # A reference row counts in the median of its pattern, a new row does not: leave it out.
     moved = own[:, None] * (_other_medians(drawn) - centre[:, None])
-    return _Rare(*priors, _extreme(drawn, middle[:, None] + moved, scale[:, None]), known)
+    return _Rare(*priors, (drawn - middle[:, None] - moved) / scale[:, None], known)
 
 
 def _other_medians(drawn: Floats) -> Floats:
@@ -328,12 +349,12 @@ def _features(patterns: Flags) -> Floats:
     return np.column_stack([np.ones(len(patterns)), patterns, share**2])
 
 
-def _nearest(extremeness: Floats, distance: Whole) -> Floats:
-    """Return enough rows of the patterns at the smallest distances."""
+def _nearest(standard: Floats, distance: Whole) -> Floats:
+    """Return enough rows (n, views) of the patterns at the smallest distances."""
     order, counts = np.unique(distance, return_counts=True)
-    enough = np.searchsorted(counts.cumsum() * extremeness.shape[1], _POOLED)
+    enough = np.searchsorted(counts.cumsum() * standard.shape[1], _POOLED)
     reach = order[min(int(enough), len(order) - 1)]
-    return extremeness[distance <= reach].reshape(-1)
+    return standard[distance <= reach].reshape(-1, standard.shape[2])
 
 
 def _all_patterns(columns: int) -> Flags:

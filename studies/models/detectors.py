@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.ensemble import IsolationForest
+from sklearn.mixture import GaussianMixture
+from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from marginals import MDMAOutlierDetector
@@ -13,9 +15,14 @@ from studies.harness.available import installed
 from studies.models.imputers import imputer
 from studies.models.ours import PAPER, fit_tensor
 
-# Detectors of PyOD with their own defaults; k of KNN is 5, GMM has one component.
-PYOD = {"iforest": "IForest", "ecod": "ECOD", "copod": "COPOD", "knn": "KNN", "gmm": "GMM"}
 Score = Callable[[Rows], Any]
+# Detectors of scikit-learn with their defaults, k = 5 neighbours as in PyOD, and those of PyOD.
+PEERS = {
+    **{"iforest": "IForest", "knn": "KNN", "lof": "LOF", "gmm": "GMM", "gmm4": "GMM of 4"},
+    **{"ecod": "ECOD", "copod": "COPOD"},
+}
+PYOD = ("ecod", "copod")
+NEIGHBOURS = 5
 
 
 def fit_ours(train: Rows, seed: int) -> Score:
@@ -24,21 +31,32 @@ def fit_ours(train: Rows, seed: int) -> Score:
     return lambda rows: -detector.score_samples(rows)
 
 
-def fit_pyod(name: str, train: Rows, seed: int, fill: str | None) -> Score:
-    """Fill gaps, scale to [0, 1] as ADBench does, and fit a detector of PyOD."""
-    detector = getattr(installed(f"pyod.models.{name}"), PYOD[name])()
-    if "random_state" in detector.get_params():
-        detector.set_params(random_state=seed)
+def fit_peer(name: str, train: Rows, seed: int, fill: str | None) -> Score:
+    """Fill gaps, scale to [0, 1] as ADBench does, and fit a detector."""
     filler = None if fill is None else imputer(fill, seed)
     prepared = train if filler is None else filler.fit_transform(train)
     scaler = MinMaxScaler().fit(prepared)
-    detector.fit(scaler.transform(prepared))
+    score = _fitted(name, scaler.transform(prepared), seed)
+    return lambda rows: score(scaler.transform(rows if filler is None else filler.transform(rows)))
 
-    def score(rows: Rows) -> Any:
-        filled = rows if filler is None else filler.transform(rows)
-        return detector.decision_function(scaler.transform(filled))
 
-    return score
+def _fitted(name: str, rows: Rows, seed: int) -> Score:
+    """Fit a peer to rows without gaps."""
+    if name in PYOD:
+        detector = getattr(installed(f"pyod.models.{name}"), PEERS[name])()
+        detector.fit(rows)
+        return lambda points: detector.decision_function(points)
+    if name == "knn":
+        search = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(rows))).fit(rows)
+        return lambda points: search.kneighbors(points)[0][:, -1]
+    models = {
+        "iforest": IsolationForest(random_state=seed),
+        "lof": LocalOutlierFactor(novelty=True),
+        "gmm": GaussianMixture(1, random_state=seed),
+        "gmm4": GaussianMixture(min(4, len(rows)), random_state=seed),
+    }
+    fitted = models[name].fit(rows)
+    return lambda points: -fitted.score_samples(points)
 
 
 def fit_forest(train: Rows, seed: int) -> Score:

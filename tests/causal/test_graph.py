@@ -221,6 +221,14 @@ def test_files_are_utf8_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert "β" in path.read_text(encoding="utf-8")
 
 
+def test_a_curve_is_an_edge() -> None:
+    rng = np.random.default_rng(0)
+    w, noise, other = rng.normal(size=(3, 1000))
+    frame = pd.DataFrame({"w": w, "v": w**2 / 2 + noise, "other": other})
+    assert causal_graph(frame).undirected == [("w", "v")]
+    assert causal_graph(frame, q=1).undirected == []
+
+
 # Errors -----------------------------------------------------------------------------------------
 
 

@@ -44,6 +44,17 @@ def test_more_components_reach_a_mixture_of_their_number() -> None:
     assert result.best_loss < -peer + 0.05
 
 
+def test_trimming_leaves_outliers_out() -> None:
+    rng = np.random.default_rng(0)
+    cloud = rng.normal(size=(300, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
+    rows = torch.from_numpy(np.concatenate([cloud, rng.normal((12.0, -12.0), size=(15, 2))]))
+    options: Any = {"tensor": "copula", "width": 1, "rank": 1, "init": "em"}
+    plain, trimmed = (build(rows, **options, trim=trim) for trim in (0.0, 0.1))
+    assert score(trimmed, cloud) > score(plain, cloud) + 0.2
+    far = np.array([[12.0, -12.0]])
+    assert score(trimmed, far) < score(plain, far) - 10
+
+
 def test_gaps_and_other_columns() -> None:
     x = torch.from_numpy(clusters())
     code = torch.arange(len(x)).remainder(3).clamp_max(1).double()  # separates the clusters

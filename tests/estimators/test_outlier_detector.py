@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import IsolationForest
+from sklearn.metrics import roc_auc_score
 
 from marginals import MDMA, Integer, MDMAOutlierDetector, Mixture
 from tests.estimators.conftest import PETAL, TINY
@@ -62,6 +64,29 @@ def test_categories_tie_and_the_default_mixes_coarse_models(iris: pd.DataFrame) 
     detector = MDMAOutlierDetector().fit(rows)
     assert isinstance(detector.model_.module_, Mixture)
     assert np.isfinite(detector.decision_scores_).all()
+
+
+def clouds_and(outliers: np.ndarray, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Three narrow clouds along different directions, then outliers; and the labels."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(240, 4)) * np.array([2.0, 0.2, 0.2, 2.0])
+    turns = [np.linalg.qr(rng.normal(size=(4, 4)))[0] for _ in range(3)]
+    parts = [part @ turn for part, turn in zip(np.split(points, 3), turns, strict=True)]
+    return np.concatenate([*parts, outliers]), np.repeat([0, 1], [240, len(outliers)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "protocol"), [("tight", "semi-supervised"), ("spread", "unsupervised")]
+)
+def test_tight_and_spread_outliers_are_found(kind: str, protocol: str) -> None:
+    rng = np.random.default_rng(1)
+    tight = np.array([1.5, 1.5, -1.5, 1.5]) + 0.05 * rng.normal(size=(12, 4))
+    rows, labels = clouds_and(tight if kind == "tight" else rng.uniform(-5, 5, size=(12, 4)))
+    train = rows if protocol == "unsupervised" else rows[labels == 0]
+    found = -MDMAOutlierDetector(random_state=0).fit(train).score_samples(rows)
+    forest = -IsolationForest(random_state=0).fit(train).score_samples(rows)
+    ours, other = (roc_auc_score(labels, scores) for scores in (found, forest))
+    assert ours > max(0.85, other)
 
 
 def test_the_detector_refuses(model: MDMA, iris: pd.DataFrame) -> None:

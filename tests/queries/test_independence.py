@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -11,11 +12,11 @@ from scipy.stats import chi2
 from torch import Tensor
 
 import marginals
-from marginals import MDMA
+from marginals import MDMA, cross_fit
 from marginals.cells import Evidence
 from marginals.densities import Density, TensorDensity, build
 from marginals.queries import Uniforms, independence_test
-from marginals.queries.independence import trimmed_functions
+from marginals.queries.shape_functions import shape_functions, trimmed_functions
 from marginals.queries.uniforms import cell_ends
 from tests.laws.registry import shake
 from tests.laws.statistics import assert_uniform
@@ -82,6 +83,34 @@ def test_first_function_is_the_published_one() -> None:
         assert math.isclose(found, published(u, 1) / scale, abs_tol=1e-9)
 
 
+def test_shapes_are_orthonormal() -> None:
+    nodes, shares = np.polynomial.legendre.leggauss(10)
+    values = shape_functions(torch.from_numpy((nodes + 1) / 2), 4).numpy()
+    weighted = values * (shares / 2)[:, None]
+    np.testing.assert_allclose(values.T @ weighted, np.eye(4), atol=1e-12)
+    np.testing.assert_allclose(weighted.sum(0), 0, atol=1e-12)
+
+
+def test_statistic_over_all_shapes_from_its_definition() -> None:
+    rows = chain(0.2).sample(200)
+    found = outcome(chain(0.2), rows)
+    x, y, z = rows.T
+    u = [torch.special.ndtr((x - 0.8 * z) / 0.6), torch.special.ndtr((y - 0.6 * z) / 0.8)]
+    first, second = (shape_functions(each, 4) for each in u)
+    rho = first.T @ second / 200
+    torch.testing.assert_close(found.correlations, rho)
+    pvalues = chi2.sf(200 * rho.numpy() ** 2, 1)
+    degree = np.arange(1, 5.0)
+    weights = np.outer(degree, degree) ** -3
+    weights /= weights.sum()
+    least = (pvalues / weights).min()
+    assert math.isclose(found.pvalue, 1 - np.prod(1 - weights * least), rel_tol=1e-6)
+    j, k = np.unravel_index((pvalues / weights).argmin(), (4, 4))
+    assert found.shape == (j + 1, k + 1)
+    assert math.isclose(found.statistic, 200 * float(rho[j, k]) ** 2, rel_tol=1e-6)
+    assert str(found).endswith(f"shape ({j + 1}, {k + 1})")
+
+
 def test_statistic_from_its_definition() -> None:
     rows = chain().sample(200)
     found = outcome(chain(), rows, q=2)
@@ -100,8 +129,8 @@ def test_statistic_from_its_definition() -> None:
 # Level and power --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("q", [1, 2, 3])
-def test_level_of_a_conditional_test(q: int) -> None:
+@pytest.mark.parametrize("q", [None, 1, 2, 3])
+def test_level_of_a_conditional_test(q: int | None) -> None:
     assert_uniform(repeated(chain(), q=q))
 
 
@@ -118,7 +147,7 @@ def test_level_and_power_of_sides_of_several_columns() -> None:
     density = Gaussian(covariance)
     assert (repeated(density, [0, 2], [1, 3], 4) < 0.01).double().mean() > 0.95
     found = outcome(density, density.sample(300), [0, 2], [1, 3], 4)
-    assert (found.degrees, found.correlations.shape) == (4, (2, 2))
+    assert (found.degrees, found.correlations.shape, found.shape) == (4, (8, 8), (1, 1))
 
 
 def test_power_and_forgetting_the_condition() -> None:
@@ -143,13 +172,42 @@ def test_correlations_of_a_normal_copula(q: int) -> None:
     assert ((found - exact).abs() < 4 * stderr).all()
 
 
-def test_more_functions_see_what_one_cannot() -> None:
-    # Two uniforms on a V: as often rising as falling.
-    u = torch.rand(2000, 1)
-    rows = torch.special.ndtri(torch.cat([u, (2 * u - 1).abs()], 1))
-    uniforms = Uniforms([(Gaussian(torch.eye(2)), rows)])
-    assert independence_test(uniforms, 0, 1).pvalue > 1e-3
-    assert independence_test(uniforms, 0, 1, q=2).pvalue < 1e-9
+def bent(u: Tensor) -> Tensor:
+    """Fold uniforms in the middle: as often rising as falling."""
+    return (2 * u - 1).abs()
+
+
+@pytest.mark.parametrize(
+    ("shape", "of"),
+    [
+        ((2, 1), lambda u, v: 0.4 * bent(u) + v),
+        ((1, 2), lambda u, v: 0.5 + (v - 0.5) * (1 + u)),
+        ((2, 2), lambda u, v: 0.5 + (v - 0.5) * (1 + bent(u))),
+        ((3, 1), lambda u, v: 0.1 * shape_functions(u, 3)[:, 2] + v),
+    ],
+)
+def test_shapes_that_one_function_cannot_see(shape: tuple[int, int], of: Any) -> None:
+    u, v = torch.rand(2, 2000)
+    y = of(u, v)
+    ranks = (y.argsort().argsort() + 0.5) / len(y)
+    uniforms = Uniforms([(Gaussian(torch.eye(2)), torch.special.ndtri(torch.stack([u, ranks], 1)))])
+    found = independence_test(uniforms, 0, 1)
+    assert found.pvalue < 1e-6
+    assert found.shape == shape
+
+
+def test_curves_are_seen_by_default() -> None:
+    w, noise = torch.randn(2, 2000)
+    rows = torch.stack([w, w.square() / 2 + noise], 1).numpy()
+    folded = cross_fit(pd.DataFrame(rows, columns=["w", "v"]), folds=2)
+    assert folded.independence_test("w", "v", q=1).pvalue > 1e-3
+    assert folded.independence_test("w", "v").pvalue < 1e-9
+
+
+def test_shapes_cost_no_power_against_trends() -> None:
+    density = chain(0.15)
+    every, first = (float((repeated(density, q=q) < 0.05).double().mean()) for q in (None, 1))
+    assert every >= first
 
 
 # Cells of every kind ----------------------------------------------------------------------------
@@ -218,7 +276,7 @@ def test_the_middle_of_a_code_is_exact_and_a_constant_has_no_say() -> None:
     model = build(torch.randint(3, (60, 2)), width=3, categories={0: 3, 1: 3}, dtype=torch.float64)
     shake(model)
     rows = torch.cartesian_prod(torch.arange(3.0), torch.arange(3.0))
-    found = outcome(model, rows, given=None, ties="middle")
+    found = outcome(model, rows, given=None, q=1, ties="middle")
     masses = [model.pdf(torch.arange(3.0)[:, None], [column]) for column in (0, 1)]
     middles = [mass.cumsum(0) - mass / 2 for mass in masses]
     first, second = (trimmed_functions(u, 1, 0.01, 0.01)[:, 0] for u in middles)

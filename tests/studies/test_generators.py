@@ -243,3 +243,9 @@ def test_sets_with_anomalies_are_cut_by_label_and_gaps_leave_the_split_alone() -
     np.testing.assert_array_equal(holed.train[~gone], plain.train[~gone])
     large = cut(np.zeros((MOST_ROWS + 500, 1)), np.arange(MOST_ROWS + 500) % 2, 0, 0.0)
     assert len(large.train) + len(large.test) == MOST_ROWS
+    few = (np.arange(5 * MOST_ROWS) % 1000 == 0).astype(np.int64)  # 50 of them
+    assert cut(np.zeros((len(few), 1)), few, 0, 0.0).labels.sum() == 9
+    # Fitted to normal rows alone, all anomalies are scored.
+    normal = cut(rows, labels, 1, 0.0, "semi-supervised")
+    assert (len(normal.train), len(normal.test), normal.labels.sum()) == (63, 37, labels.sum())
+    assert {tuple(row) for row in normal.train} < {tuple(row) for row in plain.train}

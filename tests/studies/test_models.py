@@ -12,7 +12,7 @@ import torch
 
 from marginals.causal import causal_graph
 from studies import files, missing
-from studies.anomalies import cut, scored, simulated
+from studies.anomalies import PROTOCOLS, cut, scored, simulated
 from studies.causal.graphs import distances
 from studies.data.density import Split, cell_widths, folds
 from studies.harness.available import Unavailable
@@ -206,9 +206,14 @@ def test_models_predict_numbers_in_order(name: str, monkeypatch: pytest.MonkeyPa
 def test_detectors_find_what_lies_far_out(monkeypatch: pytest.MonkeyPatch) -> None:
     split = cut(*simulated(0), 0, 0.2)
     assert scored(split, lambda train: detectors.fit_forest(train, 0))["auroc"] > 0.8
+    for name in set(detectors.PEERS) - set(detectors.PYOD):
+        for protocol in PROTOCOLS:
+            split = cut(*simulated(0), 0, 0.2, protocol)
+            found = scored(split, lambda x, n=name: detectors.fit_peer(n, x, 0, "mean"))
+            assert found["auroc"] > 0.8, (name, protocol)
     monkeypatch.setitem(sys.modules, "pyod", None)
     with pytest.raises(Unavailable, match="Expected the package 'pyod'"):
-        detectors.fit_pyod("knn", split.train, 0, "mean")
+        detectors.fit_peer("ecod", split.train, 0, "mean")
     assert detectors.finite([1.0, np.inf])[1] == np.finfo(float).max
 
 
@@ -216,9 +221,8 @@ def test_detectors_of_pyod_find_what_lies_far_out() -> None:
     pytest.importorskip("pyod", exc_type=ImportError)
     split = cut(*simulated(0), 0, 0.2)
     for name in detectors.PYOD:
-        for fill in ("mean", "iterative"):
-            found = scored(split, lambda x, n=name, f=fill: detectors.fit_pyod(n, x, 0, f))
-            assert found["auroc"] > 0.8
+        found = scored(split, lambda x, n=name: detectors.fit_peer(n, x, 0, "iterative"))
+        assert found["auroc"] > 0.8
 
 
 def test_baselines_keep_columns_and_the_copula_keeps_pairs() -> None:

@@ -313,14 +313,18 @@ def test_tables_of_structures_and_times() -> None:
 def test_ranks_of_detectors_are_means_over_sets() -> None:
     def found(model: str, auroc: float, name: str = "cardio", **more: Any) -> Record:
         about = {"set": name, "model": model, "seed": 0, "missing": 0.0, "imputation": None}
+        about["protocol"] = "unsupervised"
         return {**about, "auroc": auroc, "ap": auroc / 2, "fit_s": 1.0, "score_s": 0.5, **more}
 
     records = [
         *(found("marginals", 0.9), found("knn", 0.8), found("gmm", 0.8)),
         *(found("marginals", 0.5, "wbc"), found("knn", 0.9, "wbc"), found("gmm", 0.7, "wbc")),
         found("knn", 0.3, missing=0.2, imputation="mean"),
+        found("knn", 0.3, protocol="semi-supervised"),
     ]
-    frame = anomalies.means(records, "auroc", 0.0, None)
+    complete = anomalies.Way("unsupervised", 0.0, None)
+    assert anomalies.ways(records)[0] == complete
+    frame = anomalies.means(records, "auroc", complete)
     assert anomalies.ranks(frame).to_dict() == {"marginals": 2.0, "knn": 1.75, "gmm": 2.25}
     assert anomalies.ranks(frame, ["wbc"]).to_dict() == {"marginals": 3.0, "knn": 1.0, "gmm": 2.0}
     assert len(anomalies.ways(records)) == 3
@@ -334,7 +338,7 @@ def test_means_of_detectors_are_over_sets_that_are_whole() -> None:
     line |= {"test_anomalies": 3, "share": 0.0}
     records = [
         {**line, "set": name, "auroc": auroc}
-        for name, auroc in (("thyroid", 0.9), ("yeast", 0.7), ("wbc", 0.5))
+        for name, auroc in (("thyroid", 0.9), ("pendigits", 0.7), ("wbc", 0.5))
     ]
     lines = anomalies.tables(records, {}).splitlines()
     assert lines[4] == "| AUROC | MDMAOutlierDetector() | 0.700 |"
