@@ -139,6 +139,11 @@ class CoupledDensity(LeafDensity):
         found = self.lattices.settle_once(evidence)
         return (evidence, None) if found is None else (found.evidence, found.log_widths())
 
+    def companions(self, column: int) -> tuple[int, ...]:
+        """Return the mark of a column with atoms, which `settled` adds."""
+        marks = self.lattices.atoms.marks
+        return (marks[column],) if column in marks else ()
+
     def contract_given(
         self, requested: Evidence, given: Evidence, place: Tensor | None
     ) -> tuple[Tensor, Tensor]:

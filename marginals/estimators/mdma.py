@@ -27,7 +27,7 @@ from marginals.structure import Tree
 from marginals.training import FitResult, Record, fit
 
 if TYPE_CHECKING:
-    from marginals.checking import CheckReport
+    from marginals.checking import CheckReport, ConditionalScore
 
 
 class TableInput(BaseEstimator):
@@ -344,6 +344,42 @@ class MDMA(DensityMixin, TableDensity, TableInput):
 
         options: dict[str, Any] = {"rows": rows, "questions": questions, "progress": progress}
         return check(TableView(*self._parts()), X, **options, random_state=random_state)
+
+    def score_conditional(
+        self,
+        X: Any,  # noqa: N803
+        *,
+        columns: Any = None,
+        rows: int = 1000,
+        random_state: Any = 0,
+    ) -> "ConditionalScore":
+        """Hide observed cells of rows, and score the model's answers for them.
+
+        Cells are hidden as the gaps of `X` fall: each row takes the gaps of a random row that has
+        some. Without any, the gaps of the rows fitted are imitated, if the model still holds them,
+        and else 30 % of the cells are hidden at random. Score held-out rows: rows that were fitted
+        flatter the model.
+
+        Args:
+            X: a table with some of the model's columns.
+            columns: the columns to hide in every row, as for a prediction; None hides cells as gaps
+                fall.
+            rows: the most rows to score; a larger table is sampled.
+            random_state: seed for rows and cells.
+
+        Returns:
+            A report with CRPS, coverage, log loss, Brier score and log score by column and overall.
+        """
+        from marginals.checking import score_conditional
+
+        return score_conditional(
+            TableView(*self._parts()),
+            X,
+            columns=columns,
+            gaps=self._fitted_rows(),
+            rows=rows,
+            random_state=random_state,
+        )
 
     def explore(self, data: Any = None) -> Any:
         """Return a widget in which evidence on one column moves every other, for notebooks.
