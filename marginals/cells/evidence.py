@@ -123,18 +123,11 @@ class Evidence:
         return Evidence(self.columns, lower, upper, self.sets, self.intervals | marked)
 
     def hide(self, cells: Tensor) -> "Evidence":
-        """Forget the cells (B, n) that are set, which are then missing.
-
-        >>> Evidence.of({0: 1.5, 1: 2.0}).hide(torch.tensor([[False, True]]))
-        Evidence(1 row: column 0 exact, column 1 missing)
-        """
-        hidden = _named(self.columns, cells)
-        free = {c: mask | cells[:, [self.columns.index(c)]] for c, mask in self.sets.items()}
-        return replace(
-            self._with_bounds(lambda bound: bound.masked_fill(cells, torch.nan), sets=free),
-            exact_columns=self.exact_columns - hidden,
-            patterns=() if hidden else self.patterns,
-        )
+        """Forget the cells (B, n) that are set, which are then missing."""
+        gone = _named(self.columns, cells)
+        sets = {c: mask | cells[:, [self.columns.index(c)]] for c, mask in self.sets.items()}
+        out = self._with_bounds(lambda bound: bound.masked_fill(cells, torch.nan), sets=sets)
+        return replace(out, exact_columns=self.exact_columns - gone, patterns=())
 
     # Shape ------------------------------------------------------------------------------------
 

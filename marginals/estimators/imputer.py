@@ -28,6 +28,8 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         add_indicator: append a column of 0 and 1 for each column with gaps in `fit`.
         handle_unknown: "missing" counts categories not seen in training as not observed, and leaves
             them as they are; "error" refuses them, unless the model's own setting is "missing".
+        average: average the conditionals of the members of a mixture, which predicts better than
+            the joint's own conditional where members are uncertain; False answers as the joint.
         random_state: seed for the draws and the default model.
 
     Attributes:
@@ -50,12 +52,14 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         method: str = "mean",
         add_indicator: bool = False,
         handle_unknown: str = "error",
+        average: bool = True,
         random_state: Any = None,
     ) -> None:
         self.model = model
         self.method = method
         self.add_indicator = add_indicator
         self.handle_unknown = handle_unknown
+        self.average = average
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> "MDMAImputer":  # noqa: N803 (scikit-learn's name)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import torch
@@ -43,7 +43,15 @@ class Job:
 @final
 @dataclass(frozen=True)
 class Member:
-    """A fitted member: its model, the course of its fit, and scores of the judging rows (V,)."""
+    """A fitted member: its model, the course of its fit, and scores of the judging rows.
+
+    Args:
+        recipe: How it was built and fitted.
+        model: The model.
+        result: The course of its fit.
+        scores: Log values of the judging rows, (V,), or with F columns in focus their log
+            conditionals given the others, row by row, (V F,).
+    """
 
     recipe: Recipe
     model: Density
@@ -68,14 +76,25 @@ def fit_member(job: Job, device: str) -> Member | None:
             )
     except FitError:
         return None
-    with torch.no_grad():
-        scores = model.log_value(judges.evidence).double().cpu()
+    scores = held_out_scores(model, judges, recipe.focus)
     if not job.trained:  # the start is the model
         loss = -weighted_mean(scores, judges.weight)
         if not math.isfinite(loss):
             return None
         result = FitResult((), 0, loss, "max_steps", 0.0)
+    elif recipe.focus:  # the losses of other weights of the focus are not comparable
+        result = replace(result, best_loss=-weighted_mean(scores, judges.weight))
     return Member(recipe, model, result, scores)
+
+
+@torch.no_grad()
+def held_out_scores(model: Density, judges: Rows, focus: Sequence[int] = ()) -> Tensor:
+    """Return the log values of rows (V,), or the log conditionals of columns in focus (V F,)."""
+    joint = model.log_value(judges.evidence).double().cpu()
+    if not focus:
+        return joint
+    others = [model.log_value(judges.evidence.without(c)).double().cpu() for c in focus]
+    return (joint[:, None] - torch.stack(others, 1)).flatten()
 
 
 def fit_members(jobs: Sequence[Job], device: str, at_once: int = 1) -> Iterator[Member | None]:
@@ -112,7 +131,7 @@ def mixture_weights(scores: Tensor, weight: Tensor | None = None, steps: int = 3
     >>> mixture_weights(scores)
     tensor([0.6667, 0.3333])
     """
-    share = torch.ones(len(scores)) if weight is None else weight
+    share = torch.ones(len(scores)) if weight is None else by_score(weight, len(scores))
     share = share.to(scores) / share.sum().to(scores)
     log_weights = torch.full_like(scores[0], 1 / scores.shape[1]).log()
     for _ in range(steps):
@@ -146,9 +165,14 @@ def strong_weights(scores: Tensor, weight: Tensor | None = None) -> dict[int, fl
 
 
 def weighted_mean(scores: Tensor, weight: Tensor) -> float:
-    """Return the mean of scores of rows (V,), weighted by row."""
-    weight = weight.double().cpu()
+    """Return the mean of scores, weighted by row."""
+    weight = by_score(weight.double().cpu(), len(scores))
     return float((scores * weight).sum() / weight.sum())
+
+
+def by_score(weight: Tensor, scores: int) -> Tensor:
+    """Return the weights of rows (V,) for their scores, of which each row has as many."""
+    return weight.repeat_interleave(scores // len(weight))
 
 
 def mix(models: Sequence[Density], weights: Sequence[float]) -> Density:

@@ -3,7 +3,7 @@
 Widths and noises were chosen on validation rows of six tables; see docs/likelihood.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, final
 
@@ -22,6 +22,8 @@ SECONDS: dict[str, tuple[float, float]] = {
 _AVERAGING = 0.99
 # Seconds are few, so steps are large: a high rate that falls to zero over most of them.
 _BATCH, _ANNEALING = 1000, 0.6
+# Weights of the conditionals in focus, which recipes take in turn: their members compete.
+FOCUS_WEIGHTS = (10.0, 1.0)
 # From this many rows on, fine structure such as that of sensors is worth many narrow components.
 _MANY = 8000
 # Rows per component of a mixture fitted by EM.
@@ -49,6 +51,16 @@ class Recipe:
     def fitting(self, **settings: Any) -> "Recipe":
         """Return the recipe with other settings of `marginals.fit`."""
         return replace(self, fit={**self.fit, **settings})
+
+    @property
+    def focus(self) -> tuple[int, ...]:
+        """The columns whose conditionals are learned."""
+        return tuple(self.fit.get("focus", ()))
+
+    def focused(self, columns: Sequence[int], place: int) -> "Recipe":
+        """Return the recipe with columns in focus, with a weight by the recipe's place."""
+        weight = FOCUS_WEIGHTS[place % len(FOCUS_WEIGHTS)]
+        return self.fitting(focus=tuple(columns), focus_weight=weight)
 
     def seeded(self, seed: int) -> "Recipe":
         """Return the recipe with another seed."""

@@ -73,6 +73,7 @@ def search(
     seconds: float | None = None,
     device: str = "cpu",
     options: Mapping[str, Any] | None = None,
+    focus: Sequence[int] = (),
     jobs: int | None = None,
     progress: bool | None = None,
     seed: int = 0,
@@ -89,6 +90,7 @@ def search(
         seconds: Time limit, instead of that of the effort.
         device: Where to fit.
         options: The `categories`, `atoms` and `lattices` of `marginals.build`.
+        focus: Columns whose conditionals given the others count in training, and weigh members.
         jobs: Processes on a CPU; None means all cores, or one for few seconds.
         progress: Show a progress bar; None shows it only on a terminal.
         seed: Seed for split, starts and training.
@@ -113,6 +115,8 @@ def search(
         )
         for i, recipe in enumerate(first)
     ]
+    if focus:
+        recipes = [recipe.focused(focus, i) for i, recipe in enumerate(recipes)]
     with ProgressBar(progress, limit) as bar:
         alone = jobs is None and limit < _WORTH_PROCESSES
         run = Search(limit, device, 1 if alone else process_count(jobs, effort, device), bar)
@@ -290,6 +294,7 @@ def _line(member: Member, weight: float) -> dict[str, Any]:
     return {
         **{key: member.recipe.build[key] for key in _LISTED if key in member.recipe.build},
         "noise": member.recipe.fit["noise"],
+        **({"focus_weight": member.recipe.fit["focus_weight"]} if member.recipe.focus else {}),
         "weight": weight,
         "score": -member.result.best_loss,
         "steps": member.result.steps,

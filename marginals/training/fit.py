@@ -103,6 +103,11 @@ class FitRun:
     ) -> None:
         self.model, self.config, self.stream = model, config, stream
         self.focus = make_focus(model, config.focus, config.focus_weight, config.seed)
+        if self.focus is not None and ranks.is_shared():
+            raise ValueError(
+                "Expected no `focus` in a fit by several processes, which share the gradients of "
+                "one contraction; got one. Fit in one process."
+            )
         self.contract = SharedContraction(model) if ranks.is_shared() else model.contract
         self.per_epoch = max(1, len(train) // config.batch_size)
         self.every = config.evaluate_every or min(400, max(50, self.per_epoch))
