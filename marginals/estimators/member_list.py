@@ -4,7 +4,7 @@ from typing import Any, final
 
 import pandas as pd
 
-_FIGURES = {"noise": "%g", "weight": "%.3f", "score": "%.3f", "seconds": "%.1f"}
+_FIGURES = {"weight": "%.3f", "score": "%.3f", "seconds": "%.1f"}
 
 
 @final
@@ -29,12 +29,17 @@ class MemberList(list[dict[str, Any]]):
         return str(self._shown().to_html(index=False)) if self else f"<p>{self}</p>"
 
     def _shown(self) -> pd.DataFrame:
-        def text(value: Any, pattern: str) -> str:
-            return "" if pd.isna(value) else pattern % value
+        def text(name: str, value: Any) -> str:
+            if pd.isna(value):
+                return ""
+            if name in _FIGURES:
+                return _FIGURES[name] % value
+            # A column that some members lack holds its whole numbers as floats.
+            return (
+                str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+            )
 
-        shown = self.frame
+        shown = self.frame.astype(object)
         for name in shown.columns:
-            numbers = pd.api.types.is_numeric_dtype(shown[name].dtype)
-            pattern = _FIGURES.get(name, "%g" if numbers else "%s")
-            shown[name] = [text(value, pattern) for value in shown[name]]
+            shown[name] = [text(name, value) for value in shown[name]]
         return shown

@@ -184,3 +184,12 @@ def test_numbers_that_no_row_had_are_predicted_from() -> None:
     declared = MDMARegressor(clone(small).set_params(columns={"age": Discrete()})).fit(x, y)
     with pytest.raises(ValueError, match="'age' to hold one of 1, 3"):
         declared.predict(new)
+    imputer = MDMAImputer(small).fit(x)
+    holes = pd.DataFrame({"age": [6.0, np.nan, 365.0], "size": [np.nan, -3.0, 1.0]})
+    filled = imputer.transform(holes)
+    assert not filled.isna().any(axis=None)
+    assert filled.dtypes.eq(float).all()
+    pd.testing.assert_frame_equal(filled.where(holes.notna()), holes)
+    lower, upper = imputer.transform_interval(holes)
+    assert lower.loc[0, "age"] == upper.loc[0, "age"] == 6
+    assert lower.loc[0, "size"] < upper.loc[0, "size"]
