@@ -241,7 +241,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
     ) -> Found:
         """Fit one model with the options given, of which `rows` of a stream choose the size."""
         recipe = single_recipe(rows or len(data), self._given(_BUILD), self._given(_TRAINING))
-        recipe = recipe.focused(focus, 0) if focus else recipe
+        recipe = recipe.focused(focus) if focus else recipe
         model = build(data, **recipe.build, **options, sample_weight=weight, seed=seed).to(device)
         result = fit(
             model,

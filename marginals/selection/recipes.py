@@ -22,8 +22,9 @@ SECONDS: dict[str, tuple[float, float]] = {
 _AVERAGING = 0.99
 # Seconds are few, so steps are large: a high rate that falls to zero over most of them.
 _BATCH, _ANNEALING = 1000, 0.6
-# Weights of the conditionals in focus, which recipes take in turn: their members compete.
-FOCUS_WEIGHTS = (10.0, 1.0)
+# Weights of conditionals in focus next to the joint. The strong one is better on most tables; with
+# few rows it may overfit.
+STRONG_FOCUS, WEAK_FOCUS = 10.0, 1.0
 # From this many rows on, fine structure such as that of sensors is worth many narrow components.
 _MANY = 8000
 # Rows per component of a mixture fitted by EM.
@@ -57,9 +58,8 @@ class Recipe:
         """The columns whose conditionals are learned."""
         return tuple(self.fit.get("focus", ()))
 
-    def focused(self, columns: Sequence[int], place: int) -> "Recipe":
-        """Return the recipe with columns in focus, with a weight by the recipe's place."""
-        weight = FOCUS_WEIGHTS[place % len(FOCUS_WEIGHTS)]
+    def focused(self, columns: Sequence[int], weight: float = STRONG_FOCUS) -> "Recipe":
+        """Return the recipe with columns in focus."""
         return self.fitting(focus=tuple(columns), focus_weight=weight)
 
     def seeded(self, seed: int) -> "Recipe":
@@ -129,6 +129,18 @@ def first_recipes(
     fast = 4 if gpu or rows < 2000 else 2
     count = {"fast": fast, "balanced": 6 if gpu else 4, "best": len(recipes)}[effort]
     return recipes[:count]
+
+
+def focused_recipes(recipes: Sequence[Recipe], columns: Sequence[int]) -> list[Recipe]:
+    """Return recipes with columns in focus, every third with the weak weight, and at least one.
+
+    Their members compete: validation rows say which weight is right.
+    """
+    strong = [recipe.focused(columns) for recipe in recipes]
+    if len(strong) < 3:
+        return [*strong, recipes[0].focused(columns, WEAK_FOCUS)]
+    weights = [WEAK_FOCUS if i % 3 == 2 else STRONG_FOCUS for i in range(len(recipes))]
+    return [recipe.focused(columns, w) for recipe, w in zip(recipes, weights, strict=True)]
 
 
 def sharp_recipes(rows: int, coupled: int) -> list[Recipe]:

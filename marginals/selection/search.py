@@ -27,7 +27,14 @@ from marginals.selection.ensemble import (
 )
 from marginals.selection.folds import fold_jobs, group_scores, split_folds, whole_groups
 from marginals.selection.processes import LEAST_SECONDS, fit_in_processes
-from marginals.selection.recipes import SECONDS, Effort, Recipe, first_recipes, sharp_recipes
+from marginals.selection.recipes import (
+    SECONDS,
+    Effort,
+    Recipe,
+    first_recipes,
+    focused_recipes,
+    sharp_recipes,
+)
 from marginals.training.batches import Rows, make_rows, split
 from marginals.training.progress_bar import ProgressBar
 from marginals.training.result import FitError, FitResult
@@ -116,7 +123,7 @@ def search(
         for i, recipe in enumerate(first)
     ]
     if focus:
-        recipes = [recipe.focused(focus, i) for i, recipe in enumerate(recipes)]
+        recipes = focused_recipes(recipes, focus)
     with ProgressBar(progress, limit) as bar:
         alone = jobs is None and limit < _WORTH_PROCESSES
         run = Search(limit, device, 1 if alone else process_count(jobs, effort, device), bar)

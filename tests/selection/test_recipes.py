@@ -2,7 +2,13 @@
 
 import pytest
 
-from marginals.selection.recipes import SECONDS, Recipe, first_recipes, single_recipe
+from marginals.selection.recipes import (
+    SECONDS,
+    Recipe,
+    first_recipes,
+    focused_recipes,
+    single_recipe,
+)
 
 
 @pytest.mark.parametrize("count", [1, 10, 100, 1500, 5000, 20_000, 10**6])
@@ -35,3 +41,12 @@ def test_a_single_model_grows_with_the_table() -> None:
     given = single_recipe(50, {"tensor": "copula", "width": 3}, {"noise": 0.0})
     assert given.build == {"tensor": "copula", "width": 3}
     assert given.fit == {"noise": 0.0, "max_steps": 500}
+
+
+def test_weights_of_a_focus_compete() -> None:
+    for rows in (500, 5000):
+        plain = first_recipes(rows, 5, "fast", gpu=False)
+        found = focused_recipes(plain, [2])
+        assert {recipe.fit["focus_weight"] for recipe in found} == {1.0, 10.0}
+        assert all(recipe.focus == (2,) for recipe in found)
+        assert [recipe.build for recipe in found[: len(plain)]] == [r.build for r in plain]
