@@ -122,6 +122,13 @@ class Evidence:
         upper = self.upper.masked_fill(cells, -torch.inf)
         return Evidence(self.columns, lower, upper, self.sets, self.intervals | marked)
 
+    def hide(self, cells: Tensor) -> "Evidence":
+        """Forget the cells (B, n) that are set, which are then missing."""
+        gone = _named(self.columns, cells)
+        sets = {c: mask | cells[:, [self.columns.index(c)]] for c, mask in self.sets.items()}
+        out = self._with_bounds(lambda bound: bound.masked_fill(cells, torch.nan), sets=sets)
+        return replace(out, exact_columns=self.exact_columns - gone, patterns=())
+
     # Shape ------------------------------------------------------------------------------------
 
     def __len__(self) -> int:

@@ -9,13 +9,11 @@ from sklearn.utils import check_random_state
 
 from marginals.checking.calibration_check import calibration
 from marginals.checking.check_report import CheckReport, ranked_columns
-from marginals.checking.known_cells import known_cells
+from marginals.checking.known_cells import comparable, known_cells
 from marginals.checking.margin_check import margin_distances
 from marginals.checking.plain_questions import answered, plain_questions
 from marginals.checking.row_rules import broken_rules
 from marginals.checking.significance import judged
-from marginals.columns import Schema
-from marginals.columns.table_coercion import as_frame, check_names, column_of
 from marginals.queries import TableView
 from marginals.synthesis.binned_pairs import binned_pair_distances
 from marginals.synthesis.comparable_cells import Cells, aligned
@@ -53,7 +51,7 @@ def check(
     random = np.random.default_rng(check_random_state(random_state).randint(2**31))
     view = TableView(model.module_, model.schema_)  # whose samples are frames
     density, schema = view.module_, view.schema_
-    every, notes = _comparable(schema, x)
+    every, notes = comparable(schema, x)
     frame = every
     if len(every) > rows:
         frame = every.iloc[np.sort(random.permutation(len(every))[:rows])]
@@ -104,29 +102,6 @@ class _Steps:
         """Count one step."""
         self._done += 1
         self.bar.update(min(self._done, self.total), self.total, self._text)
-
-
-def _comparable(schema: Schema, x: Any) -> tuple[pd.DataFrame, list[str]]:
-    """Return the columns of a table that can be compared with a model, and notes on the others."""
-    table = as_frame(x, schema.names)
-    names = check_names(table)
-    kept = [name for name in names if name in schema.names]
-    ranged = [n for n in kept if isinstance(table[n].dtype, pd.IntervalDtype)]
-    ranged = [n for n in ranged if not schema.categories.get(schema.index(n))]
-    own = [name for name in kept if name not in ranged]
-    if not own or len(table) < 2:
-        raise ValueError(
-            "Expected a table with at least two rows and a column of the model, "
-            f"{list(schema.names[:12])}; got {len(table)} rows and columns {names[:12]}. Give the "
-            "table that was fitted, or rows like its own."
-        )
-    reasons = {
-        "columns that the model does not have were left out": [n for n in names if n not in kept],
-        "columns of intervals were left out": ranged,
-        "the table lacks columns of the model": [n for n in schema.names if n not in names],
-    }
-    notes = [f"{reason}: {', '.join(map(str, n))}." for reason, n in reasons.items() if n]
-    return pd.DataFrame({n: column_of(table, names.index(n)) for n in own}), notes
 
 
 def _drawn(

@@ -1,14 +1,14 @@
 """Gaussian-copula components: columns coupled inside each component by low-rank correlations."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
 from marginals.densities.coupled_atoms import AtomMixtures
-from marginals.densities.coupled_components import CoupledComponents
+from marginals.densities.coupled_components import ComponentValues, CoupledComponents
 from marginals.densities.coupled_draws import draw_scores, draw_values
 from marginals.densities.coupled_intervals import tie
 from marginals.densities.coupled_lattices import CoupledLattices, Settled
@@ -40,18 +40,6 @@ _DENSE_COLUMNS = 64
 # With at most this many patterns of missing cells, each is evaluated by itself; in steps that the
 # host must not wait for, each for all rows.
 _MOST_PATTERNS, _FEW_PATTERNS = 32, 4
-
-
-class _Values(NamedTuple):
-    """Log values of evidence under each component."""
-
-    loose: Tensor  # (n, B, K), of each column that is not coupled
-    tied: Tensor  # (B, K), of all exact coupled cells together
-    ranges: Tensor  # (B, K), of all coupled ranges given the exact coupled cells
-
-    def total(self) -> Tensor:
-        """Return the log value of everything, (B, K)."""
-        return self.loose.sum(0) + self.tied + self.ranges
 
 
 @final
@@ -138,6 +126,11 @@ class CoupledDensity(LeafDensity):
             return evidence, None
         found = self.lattices.settle_once(evidence)
         return (evidence, None) if found is None else (found.evidence, found.log_widths())
+
+    def companions(self, column: int) -> tuple[int, ...]:
+        """Return the mark of a column with atoms, which `settled` adds."""
+        marks = self.lattices.atoms.marks
+        return (marks[column],) if column in marks else ()
 
     def contract_given(
         self, requested: Evidence, given: Evidence, place: Tensor | None
@@ -283,7 +276,7 @@ class CoupledDensity(LeafDensity):
         loose = [c for c in columns if c not in self.coupled]
         return loose, [c for c in columns if c in self.coupled]
 
-    def _values(self, evidence: Evidence, backend: Backend = QUERY) -> _Values:
+    def _values(self, evidence: Evidence, backend: Backend = QUERY) -> ComponentValues:
         loose, tied = self._split(evidence.columns)
         rows, width = len(evidence), self.couplings.size[1]
         like = self.couplings.raw
@@ -293,19 +286,23 @@ class CoupledDensity(LeafDensity):
             apart = like.new_zeros(0, rows, width)
         nothing = like.new_zeros(rows, width)
         if not tied:
-            return _Values(apart, nothing, nothing)
+            return ComponentValues(apart, nothing, nothing)
         cells = evidence.select(tied)
         dense = len(tied) <= _DENSE_COLUMNS
         quick = cells.lower.is_cpu and not torch.is_grad_enabled() and not cells.patterns
         if dense and (cells.complete or (quick and self._is_complete(cells))):
-            return _Values(apart, self._gauss.log_complete(cells, backend.host_free), nothing)
+            return ComponentValues(
+                apart, self._gauss.log_complete(cells, backend.host_free), nothing
+            )
         most = _FEW_PATTERNS if backend.host_free else _MOST_PATTERNS
         if not cells.intervals and 0 < len(cells.patterns) <= most and dense:
-            return _Values(apart, self._gauss.log_patterns(cells, backend.host_free), nothing)
+            return ComponentValues(
+                apart, self._gauss.log_patterns(cells, backend.host_free), nothing
+            )
         scored = self._gauss.tie(cells)
         exact = self._gauss.log_exact(scored, backend.host_free)
         others = self.couplings.log_weights() + apart.sum(0) + exact  # (B, K)
-        return _Values(apart, exact, self._gauss.log_ranges(scored, others))
+        return ComponentValues(apart, exact, self._gauss.log_ranges(scored, others))
 
     def _log_given(
         self, asked: Evidence, known: Evidence, weights: Tensor, ranges: Tensor
@@ -355,7 +352,7 @@ class CoupledDensity(LeafDensity):
         high = asked.upper.T.masked_fill(missing, torch.inf)
         return self._family.log_interval_about(low, high, own, centre, log_width.exp())[0]
 
-    def _outside(self, known: Evidence, asked: Sequence[int], values: _Values) -> Tensor:
+    def _outside(self, known: Evidence, asked: Sequence[int], values: ComponentValues) -> Tensor:
         """Return the log weight of each component given the other columns' evidence, (n, B, K)."""
         base = self.couplings.log_weights() + values.tied + values.ranges  # (B, K)
         loose, _ = self._split(known.columns)
@@ -423,7 +420,7 @@ class CoupledDensity(LeafDensity):
         return bool(((low < high) & ~((low == -torch.inf) & (high == torch.inf))).any())
 
     def _given_ranges(
-        self, given: Settled, asked: Sequence[int], values: _Values
+        self, given: Settled, asked: Sequence[int], values: ComponentValues
     ) -> ScaledMixtures:
         """Return univariates of coupled columns without evidence, at no atom, given ranges."""
         known = given.evidence

@@ -1,7 +1,7 @@
 """The normal components of coupled columns: their matrices, and log values of cells."""
 
 from collections.abc import Sequence
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -15,6 +15,18 @@ from marginals.numerics import factors, index_of, select
 from marginals.numerics.regression import Regression
 from marginals.runtime.derived import Derived
 from marginals.tensors.couplings import Couplings
+
+
+class ComponentValues(NamedTuple):
+    """Log values of evidence under each component."""
+
+    loose: Tensor  # (n, B, K), of each column that is not coupled
+    tied: Tensor  # (B, K), of all exact coupled cells together
+    ranges: Tensor  # (B, K), of all coupled ranges given the exact coupled cells
+
+    def total(self) -> Tensor:
+        """Return the log value of everything, (B, K)."""
+        return self.loose.sum(0) + self.tied + self.ranges
 
 
 @final

@@ -80,6 +80,10 @@ class Density(nn.Module, ABC):
         """
         return evidence, None
 
+    def companions(self, column: int) -> tuple[int, ...]:
+        """Return the further columns that `settled` adds for a column; by default none."""
+        return ()
+
     # Every query ------------------------------------------------------------------------------
 
     def log_value(self, evidence: Any) -> Tensor:
@@ -106,6 +110,14 @@ class Density(nn.Module, ABC):
             value, log_given = self.contract_given(asked, rows, place)
             refuse_impossible(log_given, place)
         return value if impossible is None else value.masked_fill(impossible, -torch.inf)
+
+    def log_gain(self, evidence: Any, hidden: Tensor) -> Tensor:
+        """Return the log value of hidden cells (B, n) of evidence given its other cells, (B,).
+
+        Each row may hide other columns. The result is the difference of two log values.
+        """
+        cells = self.checked(evidence)
+        return self.log_value(cells) - self.log_value(cells.hide(hidden))
 
     def logpdf(self, x: Tensor, columns: Sequence[int] | None = None, given: Any = None) -> Tensor:
         """Return the log density of `columns` (all by default) at `x` (..., n), given evidence.

@@ -112,13 +112,7 @@ class Mixture(Density):
         """Draw `draws` complete rows for each row of checked, possible evidence, (B, S, D)."""
         with torch.no_grad():
             joint = in_batches(self._log_joint, given, self.rows_at_once())
-            chosen = draw_many(joint, draws, generator)  # (B, S)
-            parts, places = [], []
-            for index, member in enumerate(self.densities):
-                places.append((chosen.flatten() == index).nonzero()[:, 0])
-                parts.append(_draw_from(member, given, places[-1], draws, generator))
-            back = torch.cat(places).argsort()
-            return torch.cat(parts)[back].reshape(len(given), draws, self.columns)
+            return draw_members(self.densities, joint, given, draws, generator)
 
     def row_cost(self, given: Evidence | None = None) -> int:
         """Return the number of floats that one row holds at a time."""
@@ -131,6 +125,31 @@ class Mixture(Density):
     def _log_joint(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
         values = [member.contract(evidence, backend) for member in self.densities]
         return torch.stack(values, -1) + self.log_weights()  # (B, members)
+
+
+def draw_members(
+    members: Sequence[Density],
+    log_weights: Tensor,
+    given: Evidence,
+    draws: int,
+    generator: torch.Generator | None,
+) -> Tensor:
+    """Draw rows (B, S, D) given evidence, each from a member drawn by its row's weights.
+
+    Args:
+        members: the densities.
+        log_weights: for each row of evidence, up to a constant, (B, members).
+        given: B rows of checked, possible evidence.
+        draws: the number of rows S for each.
+        generator: source of randomness.
+    """
+    chosen = draw_many(log_weights, draws, generator)  # (B, S)
+    parts, places = [], []
+    for index, member in enumerate(members):
+        places.append((chosen.flatten() == index).nonzero()[:, 0])
+        parts.append(_draw_from(member, given, places[-1], draws, generator))
+    back = torch.cat(places).argsort()
+    return torch.cat(parts)[back].reshape(len(given), draws, members[0].columns)
 
 
 def _draw_from(

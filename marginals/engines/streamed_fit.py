@@ -17,7 +17,7 @@ from marginals.io.arrow_tables import pyarrow, to_pandas
 from marginals.io.row_groups import piece_batches, pieces, table_schema
 from marginals.io.row_sampling import Sample, sample
 from marginals.io.safe_files import Path
-from marginals.queries.named_rows import seed_of
+from marginals.queries.named_rows import places, seed_of
 from marginals.training import ranks
 
 _SAMPLE = 100_000  # rows that show the kinds of columns, and that the model starts from
@@ -81,6 +81,7 @@ def fit_stream(
         device_of(model.device),
         seed,
         rows=found.rows,
+        focus=places(schema, model.focus),
         stream=stream,
         checkpoint=checkpoint,
     )

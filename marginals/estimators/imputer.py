@@ -9,7 +9,7 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from marginals.estimators.table_estimator import TableEstimator, fitted
+from marginals.estimators.table_estimator import TableEstimator, fitted, nearest_possible
 from marginals.queries.imputation import Imputation, check_level
 from marginals.queries.requests import like
 
@@ -28,6 +28,8 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         add_indicator: append a column of 0 and 1 for each column with gaps in `fit`.
         handle_unknown: "missing" counts categories not seen in training as not observed, and leaves
             them as they are; "error" refuses them, unless the model's own setting is "missing".
+        average: average the conditionals of the members of a mixture, which predicts better than
+            the joint's own conditional where members are uncertain; False answers as the joint.
         random_state: seed for the draws and the default model.
 
     Attributes:
@@ -50,12 +52,14 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         method: str = "mean",
         add_indicator: bool = False,
         handle_unknown: str = "error",
+        average: bool = True,
         random_state: Any = None,
     ) -> None:
         self.model = model
         self.method = method
         self.add_indicator = add_indicator
         self.handle_unknown = handle_unknown
+        self.average = average
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> "MDMAImputer":  # noqa: N803 (scikit-learn's name)
@@ -67,8 +71,10 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     def transform(self, X: Any) -> Any:  # noqa: N803
         """Fill the missing cells of a table."""
-        frame = self._features(X)
-        done = self._table().impute(frame, self.method, random_state=self.random_state)
+        frame, table = self._features(X), self._table()
+        usable = nearest_possible(table.schema_, frame)
+        done = table.impute(usable, self.method, random_state=self.random_state)
+        done = _with_observed(done, frame, usable)
         blank = frame.columns[frame.isna().all()]  # their dtypes follow from their fills
         done[blank] = done[blank].infer_objects()
         if len(self.indicated_):
@@ -86,11 +92,12 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             X: a table with gaps.
             level: the probability that a missing cell lies between its ends.
         """
-        frame = self._features(X)
+        frame, table = self._features(X), self._table()
         check_level(level)
-        table = self._table()
-        lower, upper = Imputation(table.module_, table.schema_, frame).bounds(level)
-        return _as_given(X, lower), _as_given(X, upper)
+        usable = nearest_possible(table.schema_, frame)
+        ends = Imputation(table.module_, table.schema_, usable).bounds(level)
+        lower, upper = (_as_given(X, _with_observed(end, frame, usable)) for end in ends)
+        return lower, upper
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names of the columns that `transform` returns.
@@ -102,6 +109,14 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         names = super().get_feature_names_out(input_features)
         extra = [f"missingindicator_{names[i]}" for i in self.indicated_]
         return np.asarray([*names, *extra], dtype=object)
+
+
+def _with_observed(done: pd.DataFrame, frame: pd.DataFrame, usable: pd.DataFrame) -> pd.DataFrame:
+    """Put observed cells back that were replaced by possible ones."""
+    for name in frame.columns:
+        if not usable[name].equals(frame[name]):
+            done[name] = done[name].where(frame[name].isna(), frame[name]).infer_objects()
+    return done
 
 
 def _as_given(x: Any, frame: pd.DataFrame) -> Any:

@@ -17,17 +17,19 @@ from marginals.cells import Evidence
 from marginals.columns import Schema, encode, infer
 from marginals.columns.table_coercion import input_frame
 from marginals.densities import Density, Mixture, build
+from marginals.densities.averaged import averaged
+from marginals.estimators.member_list import MemberList
 from marginals.estimators.updating import UpdateResult, updated
 from marginals.io.model_files import save
 from marginals.queries import TableDensity, TableView
-from marginals.queries.named_rows import seed_of
+from marginals.queries.named_rows import places, seed_of
 from marginals.selection.recipes import single_recipe
 from marginals.selection.search import Found, search
 from marginals.structure import Tree
 from marginals.training import FitResult, Record, fit
 
 if TYPE_CHECKING:
-    from marginals.checking import CheckReport
+    from marginals.checking import CheckReport, ConditionalScore
 
 
 class TableInput(BaseEstimator):
@@ -72,6 +74,9 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         learning_rate: the learning rate of a single model.
         batch_size: rows in a training step of a single model.
         max_steps: the most training steps of a single model; None chooses by the size of the table.
+        focus: a column or several whose conditionals given the others count in training, next to
+            the joint: answers about them get better, at some cost to all others. Members are then
+            weighted by these conditionals. The model is still one joint, with every query.
         columns: by name, kinds that override those inferred.
         guess: infer grids, atoms, bounds and tables of few numbers from the values of columns that
             `columns` does not name. With False, kinds follow from dtypes alone.
@@ -91,7 +96,9 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         schema_: the kind of each column, and why.
         result_: the training history, on the model's scale. For a mixture it is that of the member
             with the largest weight, except for `best_loss` and `seconds`.
-        members_: for a mixture, the options, weight, score and cost of each model fitted.
+        members_: for a mixture, the options, weight, score and cost of each model fitted; it prints
+            as a table, which is `members_.frame`. The score is the mean log value of validation
+            rows, or of a focus given the other columns.
         rows_: the number of rows fitted.
 
     >>> frame = pd.DataFrame({"age": [30, 40, 50, 60] * 10, "city": list("abab") * 10})
@@ -103,7 +110,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
     module_: Density
     schema_: Schema
     result_: FitResult
-    members_: list[dict[str, Any]]
+    members_: MemberList
     rows_: int
 
     def __init__(
@@ -122,6 +129,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         learning_rate: float | None = None,
         batch_size: int | None = None,
         max_steps: int | None = None,
+        focus: Any = None,
         columns: Mapping[Any, Any] | None = None,
         guess: bool = True,
         handle_unknown: str = "error",
@@ -145,6 +153,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.max_steps = max_steps
+        self.focus = focus
         self.columns = columns
         self.guess = guess
         self.handle_unknown = handle_unknown
@@ -185,8 +194,9 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         held = None if validation is None else encode(reading, input_frame(validation)).evidence
         weight = None if sample_weight is None else torch.as_tensor(np.asarray(sample_weight))
         device, options = device_of(self.device), schema.build_options
+        focus = places(schema, self.focus)
         if self._is_single():
-            found = self._fit_one(data, held, weight, options, device, seed)
+            found = self._fit_one(data, held, weight, options, device, seed, focus=focus)
         else:
             found = search(
                 data,
@@ -196,6 +206,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
                 seconds=self.max_seconds,
                 device=str(device),
                 options=options,
+                focus=focus,
                 jobs=self.n_jobs,
                 progress=self.progress,
                 seed=seed,
@@ -209,7 +220,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
     def _keep_fit(self, found: Found, schema: Schema, rows: int, kind: str) -> None:
         """Keep what was learned from so many rows of a table of some kind."""
         self.module_, self.result_ = found.model, found.result
-        self.members_, self.schema_ = list(found.members), schema
+        self.members_, self.schema_ = MemberList(found.members), schema
         self.rows_, self._fitted_kind = rows, kind
         self._name_features(schema.names)
 
@@ -225,10 +236,12 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         device: torch.device,
         seed: int,
         rows: int | None = None,
+        focus: Sequence[int] = (),
         **streaming: Any,
     ) -> Found:
         """Fit one model with the options given, of which `rows` of a stream choose the size."""
         recipe = single_recipe(rows or len(data), self._given(_BUILD), self._given(_TRAINING))
+        recipe = recipe.focused(focus) if focus else recipe
         model = build(data, **recipe.build, **options, sample_weight=weight, seed=seed).to(device)
         result = fit(
             model,
@@ -345,6 +358,54 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         options: dict[str, Any] = {"rows": rows, "questions": questions, "progress": progress}
         return check(TableView(*self._parts()), X, **options, random_state=random_state)
 
+    def averaged(self) -> TableView:
+        """Return a view whose conditionals are means of the members' conditionals.
+
+        The joint weighs its members by how likely each finds the evidence, so that one sharp member
+        often answers alone. Their mean is a better prediction where members are uncertain: imputer,
+        regressor and classifier answer so. Its conditionals are not those of one joint.
+        """
+        density, schema = self._parts()
+        return TableView(averaged(density), schema, self._kind(), self._row_count())
+
+    def score_conditional(
+        self,
+        X: Any,  # noqa: N803
+        *,
+        columns: Any = None,
+        rows: int = 1000,
+        average: bool = False,
+        random_state: Any = 0,
+    ) -> "ConditionalScore":
+        """Hide observed cells of rows, and score the model's answers for them.
+
+        Cells are hidden as the gaps of `X` fall: each row takes the gaps of a random row that has
+        some. Without any, the gaps of the rows fitted are imitated, if the model still holds them,
+        and else 30 % of the cells are hidden at random. Score held-out rows: rows that were fitted
+        flatter the model.
+
+        Args:
+            X: a table with some of the model's columns.
+            columns: the columns to hide in every row, as for a prediction; None hides cells as gaps
+                fall.
+            rows: the most rows to score; a larger table is sampled.
+            average: score the answers of `averaged` instead.
+            random_state: seed for rows and cells.
+
+        Returns:
+            A report with CRPS, coverage, log loss, Brier score and log score by column and overall.
+        """
+        from marginals.checking import score_conditional
+
+        return score_conditional(
+            self.averaged() if average else TableView(*self._parts()),
+            X,
+            columns=columns,
+            gaps=self._fitted_rows(),
+            rows=rows,
+            random_state=random_state,
+        )
+
     def explore(self, data: Any = None) -> Any:
         """Return a widget in which evidence on one column moves every other, for notebooks.
 
@@ -402,7 +463,7 @@ def restore(density: Density, schema: Schema, extra: Mapping[str, Any]) -> MDMA:
         model.tree = Tree.from_json(extra["tree"])
     history = tuple(Record(**record) for record in extra["result"]["history"])
     model.result_ = FitResult(**{**extra["result"], "history": history})
-    model.members_ = list(extra["members"])
+    model.members_ = MemberList(extra["members"])
     model._fitted_kind, model.rows_ = extra["kind"], int(extra["rows"])
     model._name_features(model.schema_.names)
     return model

@@ -18,7 +18,13 @@ from marginals.columns import Categorical, Schema, encode
 from marginals.columns.plain_values import in_order
 from marginals.columns.table_coercion import input_frame
 from marginals.estimators.mdma import MDMA
-from marginals.estimators.table_estimator import TableEstimator, fresh, is_fitted, thawed
+from marginals.estimators.table_estimator import (
+    TableEstimator,
+    fresh,
+    is_fitted,
+    nearest_possible,
+    thawed,
+)
 from marginals.queries.probabilities import log_probabilities
 
 Array = npt.NDArray[Any]
@@ -37,6 +43,8 @@ class MDMARegressor(RegressorMixin, TableEstimator):
         target: the name of the target's column in the model; a fitted model needs it.
         handle_unknown: "missing" counts categories not seen in training as missing cells; "error"
             refuses them, unless the model's own setting is "missing".
+        average: average the conditionals of the members of a mixture, which predicts better than
+            the joint's own conditional where members are uncertain; False answers as the joint.
 
     Attributes:
         model_: the fitted joint of features and target.
@@ -51,11 +59,17 @@ class MDMARegressor(RegressorMixin, TableEstimator):
     target_: Any
 
     def __init__(
-        self, model: Any = None, *, target: Any = None, handle_unknown: str = "error"
+        self,
+        model: Any = None,
+        *,
+        target: Any = None,
+        handle_unknown: str = "error",
+        average: bool = True,
     ) -> None:
         self.model = model
         self.target = target
         self.handle_unknown = handle_unknown
+        self.average = average
 
     def fit(self, X: Any, y: Any = None) -> "MDMARegressor":  # noqa: N803 (scikit-learn's name)
         """Learn the joint distribution of features and target.
@@ -104,6 +118,8 @@ class MDMAClassifier(ClassifierMixin, TableEstimator):
         target: the name of the target's column in the model; a fitted model needs it.
         handle_unknown: "missing" counts categories not seen in training as missing cells; "error"
             refuses them, unless the model's own setting is "missing".
+        average: average the conditionals of the members of a mixture, which predicts better than
+            the joint's own conditional where members are uncertain; False answers as the joint.
 
     Attributes:
         model_: the fitted joint of features and target.
@@ -120,11 +136,17 @@ class MDMAClassifier(ClassifierMixin, TableEstimator):
     classes_: Array
 
     def __init__(
-        self, model: Any = None, *, target: Any = None, handle_unknown: str = "error"
+        self,
+        model: Any = None,
+        *,
+        target: Any = None,
+        handle_unknown: str = "error",
+        average: bool = True,
     ) -> None:
         self.model = model
         self.target = target
         self.handle_unknown = handle_unknown
+        self.average = average
 
     def fit(self, X: Any, y: Any = None) -> "MDMAClassifier":  # noqa: N803
         """Learn the joint distribution of features and target.
@@ -178,7 +200,10 @@ def _known(model: Any, target: Any) -> tuple[MDMA, Any]:
 
 
 def _joint(model: Any, target: Any, x: Any, y: Array, kind: Any) -> tuple[MDMA, Any]:
-    """Fit features and target together; a kind that the model declares goes before `kind`."""
+    """Fit features and target together, with the target in focus.
+
+    A kind or focus that the model declares goes before these.
+    """
     frame = input_frame(x)
     check_consistent_length(frame, y)
     names = frame.columns.tolist()
@@ -190,7 +215,8 @@ def _joint(model: Any, target: Any, x: Any, y: Array, kind: Any) -> tuple[MDMA, 
         )
     model = fresh(model)
     kinds = {} if kind is None else {target: kind}
-    model.set_params(columns={**kinds, **(model.columns or {})} or None)
+    focus = target if model.focus is None else model.focus
+    model.set_params(columns={**kinds, **(model.columns or {})} or None, focus=focus)
     return model.fit(pd.concat([frame, pd.Series(y, frame.index, name=target)], axis=1)), target
 
 
@@ -213,12 +239,13 @@ def _checked(estimator: TableEstimator, y: Any, dtype: Any) -> Array:
 
 
 def _given(estimator: Any, x: Any) -> pd.DataFrame:
-    """Return the features of rows to predict, without the target's column."""
+    """Return the features of rows to predict, without the target's column, as they can occur."""
     check_is_fitted(estimator, "model_")
     is_frame = isinstance(x, pd.DataFrame)
     features = x.drop(columns=estimator.target_, errors="ignore") if is_frame else x
-    frame: pd.DataFrame = estimator._features(features)
-    encode(estimator._table().schema_, frame)  # its error names the column of an impossible value
+    schema = estimator._table().schema_
+    frame = nearest_possible(schema, estimator._features(features))
+    encode(schema, frame)  # its error names the column of an impossible value
     return frame
 
 

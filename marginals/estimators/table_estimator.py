@@ -2,12 +2,19 @@
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from marginals.columns import Categorical, Column, Schema
+from marginals.columns.axis import quiet
+from marginals.columns.cell_reading import numbers
+from marginals.columns.decoding import restored
+from marginals.columns.table_axis import TableAxis
 from marginals.columns.table_coercion import input_frame, matched
+from marginals.densities.averaged import averaged
 from marginals.estimators.mdma import MDMA, TableInput
 from marginals.queries import TableDensity, TableView
 
@@ -24,6 +31,7 @@ class TableEstimator(TableInput):
 
     model_: MDMA
     handle_unknown: str
+    average: bool = False
 
     def _keep(self, model: MDMA, target: Any = None) -> None:
         """Keep a fitted model; all of its columns but the target are features."""
@@ -34,12 +42,16 @@ class TableEstimator(TableInput):
         return [name for name in self.model_.schema_.names if name != self._target]
 
     def _table(self) -> TableView:
-        """Return the fitted joint, reading unseen categories as `handle_unknown` says."""
+        """Return the fitted joint, reading unseen categories as `handle_unknown` says.
+
+        With `average`, its conditionals are means of its members' conditionals.
+        """
         check_is_fitted(self, "model_")
         density, schema = self.model_._parts()
         schema.reading(self.handle_unknown)  # refuses other settings
         if self.handle_unknown == "missing":  # else as the model's own setting says
             schema = schema.reading("missing")
+        density = averaged(density) if self.average else density
         return TableView(density, schema, self.model_._kind())
 
     def _features(self, x: Any) -> pd.DataFrame:
@@ -66,6 +78,35 @@ class TableEstimator(TableInput):
         blank = pd.Series([None] * len(frame), index=frame.index, dtype=object)
         known = {name: column for name, column in given.items() if column.notna().any()}
         return pd.concat([known.get(name, blank) for name in names], axis=1).set_axis(names, axis=1)
+
+
+def nearest_possible(schema: Schema, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return features with values that an inferred kind rules out replaced, so that they can occur.
+
+    New rows may have numbers that no row fitted had. In a column that was inferred to hold a few
+    numbers, such a value becomes the nearest of them. Beyond an inferred bound it is missing.
+    What the user declared stays as it is, and is refused later.
+    """
+    changed = {}
+    for name in frame.columns:
+        column = schema[name]
+        if isinstance(column.kind, Categorical) or column.declared or column.margin is not None:
+            continue
+        values = numbers(column, frame[name])
+        with quiet():
+            wrong = column.axis.beyond(values) & ~np.isnan(values)
+        if wrong.any():
+            changed[name] = _replaced(column, frame[name], values, wrong)
+    return frame.assign(**changed) if changed else frame
+
+
+def _replaced(column: Column, series: pd.Series, values: Any, wrong: Any) -> pd.Series:
+    line, out = column.axis, series.astype(object)
+    if not isinstance(line, TableAxis):
+        return out.mask(wrong)
+    near = np.abs(values[wrong, None] - line.values).argmin(1)
+    out[wrong] = list(restored(column, line.values[near]))
+    return out
 
 
 def is_fitted(model: Any) -> bool:

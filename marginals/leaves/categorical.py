@@ -86,7 +86,8 @@ class CategoricalLeaves(LeafFamily):
         self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
     ) -> Tensor:
         """Return the smallest codes (n, B, Q) at which the mixtures' CDFs reach u."""
-        log_mass = self._log_mass(columns).transpose(1, 2)  # (n, C, M)
+        # Far-out evidence has weights in float64, whatever the parameters are.
+        log_mass = self._log_mass(columns).transpose(1, 2).to(log_weights)  # (n, C, M)
         mixed = log_matmul(log_weights, log_mass)  # (n, B, C)
         cumulative = mixed.double().softmax(-1).cumsum(-1)
         # A quantile at the sum of some masses must not fall past it by rounding.

@@ -101,9 +101,17 @@ class Imputation:
         schema: the schema of its columns.
         x: a table with some of the columns.
         columns: the columns to fill, by default those of `x`. Columns that `x` lacks are added.
+        only: the cells (B, n) to fill, if not all that are missing.
     """
 
-    def __init__(self, density: Density, schema: Schema, x: Any, columns: Any = None) -> None:
+    def __init__(
+        self,
+        density: Density,
+        schema: Schema,
+        x: Any,
+        columns: Any = None,
+        only: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
         chosen = None if columns is None else schema.positions(columns)
         x = x if chosen is None else _with_columns(x, [schema.names[i] for i in chosen])
         self.density, self.schema, self.x = density, schema, x
@@ -116,12 +124,14 @@ class Imputation:
                 self.missing[:, place] &= frame.iloc[:, place].isna().to_numpy(dtype=bool)
         if chosen is not None:
             self.missing[:, [c not in chosen for c in self.evidence.columns]] = False
+        if only is not None:
+            self.missing &= only
         self.places: list[int] = np.flatnonzero(self.missing.any(0)).tolist()
 
     def summarised(self, method: Method) -> Any:
         """Fill each missing cell with a summary of its conditional given the row's other cells."""
         found: dict[int, list[Any]] = {i: [] for i in self.places}
-        for place, column, _, parts in self._conditionals():
+        for place, column, _, parts in self.conditionals():
             found[place].append(_summary(parts, self.schema, column, method))
         return self._completed({i: np.concatenate(parts) for i, parts in found.items()})
 
@@ -174,14 +184,14 @@ class Imputation:
     def _ends(self, level: float) -> Iterator[tuple[int, Any, Any, Any, Any]]:
         """Give place and name of a column, rows, lower and upper ends, batch by batch."""
         tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
-        for place, column, rows, parts in self._conditionals():
+        for place, column, rows, parts in self.conditionals():
             if isinstance(column.kind, Categorical) and not column.ordered:
                 continue
             ends = parts.ppf(tails[:, None, None])[..., 0]  # (2, B)
             low, high = (as_objects(decode_column(self.schema, column.name, e)) for e in ends)
             yield place, column.name, rows, low, high
 
-    def _conditionals(self) -> Iterator[tuple[int, Column, Any, Univariates]]:
+    def conditionals(self) -> Iterator[tuple[int, Column, Any, Univariates]]:
         """Give place, column, rows and conditionals of missing cells: two passes for each batch."""
         start = 0
         for part in self.evidence.batches(self.density.rows_at_once(self.evidence)):

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import torch
@@ -21,6 +21,9 @@ from marginals.training.result import FitError, FitResult
 
 # Share of a member's seconds for its start by EM, if steps follow; and the least for these.
 _START_SHARE, _LEAST_SECONDS = 0.6, 0.1
+# Of members that take no steps: from which width on the start takes as long as steps do, and the
+# shares of others.
+_WIDE_START, _FACTOR_SHARE, _SMALL_SHARE = 100, 0.3, 0.1
 # Members with less weight are dropped.
 _LEAST = 0.01
 # Held-out rows that the even weights of the members kept are worth: few rows say little about them.
@@ -42,11 +45,26 @@ class Job:
         """Whether the member takes steps; otherwise its start is the model."""
         return bool(self.recipe.fit.get("max_steps") != 0)
 
+    @property
+    def share(self) -> float:
+        """The member's share of the time of one that takes steps."""
+        if self.trained or self.recipe.build["width"] >= _WIDE_START:
+            return 1.0
+        return _FACTOR_SHARE if self.recipe.build.get("init") == "factors" else _SMALL_SHARE
+
 
 @final
 @dataclass(frozen=True)
 class Member:
-    """A fitted member: its model, the course of its fit, and scores of the judging rows (V,)."""
+    """A fitted member: its model, the course of its fit, and scores of the judging rows.
+
+    Args:
+        recipe: How it was built and fitted.
+        model: The model.
+        result: The course of its fit.
+        scores: Log values of the judging rows, (V,), or with F columns in focus their log
+            conditionals given the others, row by row, (V F,).
+    """
 
     recipe: Recipe
     model: Density
@@ -82,14 +100,25 @@ def fit_member(job: Job, device: str) -> Member | None:
             )
     except FitError:
         return None
-    with torch.no_grad():
-        scores = model.log_value(judges.evidence).double().cpu()
+    scores = held_out_scores(model, judges, recipe.focus)
     if not job.trained:  # the start is the model
         loss = -weighted_mean(scores, judges.weight)
         if not math.isfinite(loss):
             return None
         result = FitResult((), 0, loss, "max_steps", time.monotonic() - begun)
+    elif recipe.focus:  # the losses of other weights of the focus are not comparable
+        result = replace(result, best_loss=-weighted_mean(scores, judges.weight))
     return Member(recipe, model, result, scores)
+
+
+@torch.no_grad()
+def held_out_scores(model: Density, judges: Rows, focus: Sequence[int] = ()) -> Tensor:
+    """Return the log values of rows (V,), or the log conditionals of columns in focus (V F,)."""
+    joint = model.log_value(judges.evidence).double().cpu()
+    if not focus:
+        return joint
+    others = [model.log_value(judges.evidence.without(c)).double().cpu() for c in focus]
+    return (joint[:, None] - torch.stack(others, 1)).flatten()
 
 
 def fit_members(jobs: Sequence[Job], device: str, at_once: int = 1) -> Iterator[Member | None]:
@@ -126,7 +155,7 @@ def mixture_weights(scores: Tensor, weight: Tensor | None = None, steps: int = 3
     >>> mixture_weights(scores)
     tensor([0.6667, 0.3333])
     """
-    share = torch.ones(len(scores)) if weight is None else weight
+    share = torch.ones(len(scores)) if weight is None else by_score(weight, len(scores))
     share = share.to(scores) / share.sum().to(scores)
     log_weights = torch.full_like(scores[0], 1 / scores.shape[1]).log()
     for _ in range(steps):
@@ -160,9 +189,14 @@ def strong_weights(scores: Tensor, weight: Tensor | None = None) -> dict[int, fl
 
 
 def weighted_mean(scores: Tensor, weight: Tensor) -> float:
-    """Return the mean of scores of rows (V,), weighted by row."""
-    weight = weight.double().cpu()
+    """Return the mean of scores, weighted by row."""
+    weight = by_score(weight.double().cpu(), len(scores))
     return float((scores * weight).sum() / weight.sum())
+
+
+def by_score(weight: Tensor, scores: int) -> Tensor:
+    """Return the weights of rows (V,) for their scores, of which each row has as many."""
+    return weight.repeat_interleave(scores // len(weight))
 
 
 def mix(models: Sequence[Density], weights: Sequence[float]) -> Density:

@@ -3,7 +3,7 @@
 Widths and noises were chosen on validation rows of six tables; see docs/likelihood.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, final
 
@@ -22,11 +22,16 @@ SECONDS: dict[str, tuple[float, float]] = {
 _AVERAGING = 0.99
 # Seconds are few, so steps are large: a high rate that falls to zero over most of them.
 _BATCH, _ANNEALING = 1000, 0.6
+# Weights of conditionals in focus next to the joint. The strong one is better on most tables; with
+# few rows it may overfit.
+STRONG_FOCUS, WEAK_FOCUS = 10.0, 1.0
 # From this many rows on, fine structure such as that of sensors is worth many narrow components.
 _MANY = 8000
 # Rows per component of a mixture fitted by EM.
 _ROWS_EACH = 20
 _FEW_COLUMNS = 4
+# Components times pairs of columns of a mixture that EM fits to tens of thousands of rows in time.
+_MOST_PRODUCTS = 30_000
 # With one factor less than columns any correlation is possible; of many columns, so many factors
 # hold the strongest directions.
 _MOST_FACTORS = 20
@@ -52,6 +57,15 @@ class Recipe:
     def fitting(self, **settings: Any) -> "Recipe":
         """Return the recipe with other settings of `marginals.fit`."""
         return replace(self, fit={**self.fit, **settings})
+
+    @property
+    def focus(self) -> tuple[int, ...]:
+        """The columns whose conditionals are learned."""
+        return tuple(self.fit.get("focus", ()))
+
+    def focused(self, columns: Sequence[int], weight: float = STRONG_FOCUS) -> "Recipe":
+        """Return the recipe with columns in focus."""
+        return self.fitting(focus=tuple(columns), focus_weight=weight)
 
     def seeded(self, seed: int) -> "Recipe":
         """Return the recipe with another seed."""
@@ -101,6 +115,7 @@ def first_recipes(
     wide_tree = _tree("normal", _within(rows // 40, 12, most // 2), fine if rows > _MANY else 0.02)
     neural = _tree("neural", _within(rows // 80, 8, most // 2), 0.0 if rows > 5 * _MANY else 0.03)
     ranked = _copula(_within(rows // 150, 2, 32), 2, min(20, 2 * coupled), 0.02)
+    mixture = _mixture(rows, coupled, most)
     if coupled < 2 and rows < _MANY:
         # Each of many related codes has few categories: a narrow tree holds what they say.
         narrow = _tree("normal", _within(int(0.25 * rows**0.5), 4, 32), coarse)
@@ -119,11 +134,39 @@ def first_recipes(
         recipes = [tree, few, *ranks[2:]] if mixed else ranks
     elif mixed and not gpu:
         recipes = [tree, wide_tree, many, neural, few, ranked]
+    elif mixed:
+        recipes = [wide_tree, tree, many, mixture, neural, few, ranked]
+    elif gpu:
+        recipes = [many, mixture, wide_tree, neural, few, ranked, tree]
     else:
-        recipes = [many, wide_tree, neural, few, ranked, tree]
+        recipes = [mixture, many, wide_tree, neural, few, ranked, tree]
     fast = 4 if gpu or rows < 2000 else 2
     count = {"fast": fast, "balanced": 6 if gpu else 4, "best": len(recipes)}[effort]
     return recipes[:count]
+
+
+def focused_recipes(recipes: Sequence[Recipe], columns: Sequence[int]) -> list[Recipe]:
+    """Return recipes with columns in focus, every third with the weak weight, and at least one.
+
+    Their members compete: validation rows say which weight is right.
+    """
+    strong = [recipe.focused(columns) for recipe in recipes]
+    if len(strong) < 3:
+        return [*strong, recipes[0].focused(columns, WEAK_FOCUS)]
+    weights = [WEAK_FOCUS if i % 3 == 2 else STRONG_FOCUS for i in range(len(recipes))]
+    return [recipe.focused(columns, w) for recipe, w in zip(recipes, weights, strict=True)]
+
+
+def _mixture(rows: int, coupled: int, most: int) -> Recipe:
+    """Return many components with all correlations, fitted by EM.
+
+    Their number falls with that of the correlations, which each pass over the rows multiplies.
+    """
+    pairs = (coupled + 1) * (coupled + 2) // 2
+    width = _within(rows // 30, 8, max(100, min(2 * most, _MOST_PRODUCTS // pairs)))
+    rank = _within(coupled - 1, 0, _MOST_FACTORS)
+    options = {"tensor": "copula", "width": width, "rank": rank, "init": "em"}
+    return Recipe(options, _training(0.0, 0))
 
 
 def sharp_recipes(rows: int, coupled: int) -> list[Recipe]:

@@ -32,6 +32,7 @@ from marginals.selection.recipes import (
     Effort,
     Recipe,
     first_recipes,
+    focused_recipes,
     node_recipes,
     sharp_recipes,
 )
@@ -82,6 +83,7 @@ def search(
     seconds: float | None = None,
     device: str = "cpu",
     options: Mapping[str, Any] | None = None,
+    focus: Sequence[int] = (),
     jobs: int | None = None,
     progress: bool | None = None,
     seed: int = 0,
@@ -98,6 +100,7 @@ def search(
         seconds: Time limit, instead of that of the effort.
         device: Where to fit.
         options: The `categories`, `atoms` and `lattices` of `marginals.build`.
+        focus: Columns whose conditionals given the others count in training, and weigh members.
         jobs: Processes on a CPU; None means all cores, or one for few seconds.
         progress: Show a progress bar; None shows it only on a terminal.
         seed: Seed for split, starts and training.
@@ -124,6 +127,8 @@ def search(
         )
         for i, recipe in enumerate(first)
     ]
+    if focus:
+        recipes = focused_recipes(recipes, focus)
     with ProgressBar(progress, limit) as bar:
         alone = jobs is None and limit < _WORTH_PROCESSES
         run = Search(limit, device, 1 if alone else process_count(jobs, effort, device), bar)
@@ -220,10 +225,16 @@ class Search:
 
     def fit_all(self, jobs: Sequence[Job], seconds: float) -> list[Member | None]:
         """Fit all jobs within so many seconds, as many at a time as the machine allows."""
-        trained = max(1, sum(job.trained for job in jobs))
-        rounds = -(-trained // min(self.at_once, trained))
-        each = max(LEAST_SECONDS, seconds / rounds)
-        ready = [replace(job, recipe=job.recipe.fitting(max_seconds=each)) for job in jobs]
+        whole = sum(job.share == 1 for job in jobs)
+        rounds = max(1, -(-whole // self.at_once))
+        small = sum(job.share for job in jobs if job.share < 1) / self.at_once
+        each = seconds / (rounds + small)
+        ready = [
+            replace(
+                job, recipe=job.recipe.fitting(max_seconds=max(LEAST_SECONDS, job.share * each))
+            )
+            for job in jobs
+        ]
         found: list[Member | None] = []
         self.planned += len(ready)
         self._show_progress()
@@ -301,6 +312,7 @@ def _line(member: Member, weight: float) -> dict[str, Any]:
     return {
         **{key: member.recipe.build[key] for key in _LISTED if key in member.recipe.build},
         "noise": member.recipe.fit["noise"],
+        **({"focus_weight": member.recipe.fit["focus_weight"]} if member.recipe.focus else {}),
         "weight": weight,
         "score": -member.result.best_loss,
         "steps": member.result.steps,

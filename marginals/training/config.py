@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import operator
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ _RANGES: dict[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
         lambda n: n >= 0,
         (
             *("weight_decay", "max_steps", "max_seconds", "max_cuts", "min_gain", "noise"),
-            "checkpoint_seconds",
+            *("checkpoint_seconds", "focus_weight"),
         ),
     ),
     "positive": (lambda n: n > 0, ("learning_rate", "clip_norm")),
@@ -70,6 +71,9 @@ class FitConfig:
         min_gain: Smallest decrease of the validation loss, in nats per row, that counts as gain.
         noise: Standard deviation of the noise added to exact continuous cells at each step,
             relative to each column's.
+        focus: Columns whose conditionals count beside the joint; see `Focus`.
+        focus_weight: Weight of log p(a column in focus | a random part of the others) next to
+            log p(x).
         averaging: Decay of an exponential moving average of the weights, which is then evaluated
             and kept; 0 disables it.
         products: Precision of the contraction's matrix products in steps on a CUDA device:
@@ -96,6 +100,8 @@ class FitConfig:
     max_cuts: int = 6
     min_gain: float = 1e-4
     noise: float = 0.0
+    focus: tuple[int, ...] = ()
+    focus_weight: float = 0.0
     averaging: float = 0.0
     products: Precision = "tf32"
     compile: bool | None = None
@@ -105,7 +111,9 @@ class FitConfig:
     progress: bool | None = None
 
     def __post_init__(self) -> None:
-        kinds = {f.name: get_args(f.type) or (f.type,) for f in dataclasses.fields(self)}
+        object.__setattr__(self, "focus", tuple(map(operator.index, self.focus)))
+        fields = [f for f in dataclasses.fields(self) if f.name != "focus"]
+        kinds = {f.name: get_args(f.type) or (f.type,) for f in fields}
         for name in kinds:
             self._make_number(name, kinds[name])
         for what, (within, names) in _RANGES.items():

@@ -21,6 +21,7 @@ from marginals.training.batches import Rows, batch_at, make_noise, make_rows, mo
 from marginals.training.checkpoint import identify, load_checkpoint, save_checkpoint
 from marginals.training.config import FitConfig
 from marginals.training.graphed import GraphedStep, own_stream
+from marginals.training.objective import make_focus
 from marginals.training.progress_bar import ProgressBar
 from marginals.training.ranks import SharedContraction
 from marginals.training.result import FitError, FitResult, Record
@@ -54,7 +55,7 @@ def fit(
     """Train a model by maximum likelihood and leave the best weights in it.
 
     Cells may be exact, intervals or missing, in any pattern. The data are moved to the model's
-    device once and batched there.
+    device once and batched there. With `focus`, the conditionals of some columns count as well.
 
     Args:
         model: Any density; it is changed in place.
@@ -101,6 +102,12 @@ class FitRun:
         stream: Callable[[int], Rows] | None = None,
     ) -> None:
         self.model, self.config, self.stream = model, config, stream
+        self.focus = make_focus(model, config.focus, config.focus_weight, config.seed)
+        if self.focus is not None and ranks.is_shared():
+            raise ValueError(
+                "Expected no `focus` in a fit by several processes, which share the gradients of "
+                "one contraction; got one. Fit in one process."
+            )
         self.contract = SharedContraction(model) if ranks.is_shared() else model.contract
         self.per_epoch = max(1, len(train) // config.batch_size)
         self.every = config.evaluate_every or min(400, max(50, self.per_epoch))
@@ -116,7 +123,8 @@ class FitRun:
         self.identity = {} if config.checkpoint is None else identify(model, train, held, config)
         self.graphed: GraphedStep | None = None
         self.may_record = train.weight.is_cuda and not train.evidence.sets and stream is None
-        self.may_record = self.may_record and not ranks.is_shared()
+        # With a focus, the columns of a step differ from those of the last.
+        self.may_record = self.may_record and not ranks.is_shared() and self.focus is None
         self.clock: float | None = None  # seconds that all processes agree on
         self.torn = False  # True while the state is only partly updated
         self.progress = ""
@@ -253,6 +261,13 @@ class FitRun:
         optimiser = self.state.optimiser
         optimiser.zero_grad()
         log_value = self.contract(batch.evidence, backend)
+        if self.focus is not None:
+
+            def contract(evidence: Evidence) -> Tensor:
+                return self.contract(evidence, backend)
+
+            step = self.state.step
+            log_value = log_value + self.focus.step_value(contract, batch.evidence, log_value, step)
         weight = batch.weight.to(log_value.dtype)
         # The loss is the mean of -log p, with weights relative to the mean over all rows, so that
         # batches count by the weight they hold. Backward runs in this thread, since another would
@@ -372,7 +387,10 @@ class FitRun:
 
     @torch.no_grad()
     def _loss(self, rows: Rows) -> float:
-        value = rows.add_width(self.model.log_value(rows.evidence)).double()
+        log_value = self.model.log_value(rows.evidence)
+        value = rows.add_width(log_value).double()
+        if self.focus is not None:
+            value += self.focus.mean_value(self.model.log_value, rows.evidence, log_value).double()
         weight = rows.weight.double()
         return -float((weight * value).sum() / weight.sum())
 

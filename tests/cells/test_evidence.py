@@ -322,3 +322,15 @@ def test_midpoints_and_missing() -> None:
     # A set is not missing even with all codes up to its largest: there may be more categories.
     for codes in ({0}, {0, 1}, {1}):
         assert Evidence.of({0: codes}).missing().tolist() == [[False]]
+
+
+def test_hidden_cells_are_missing_and_facts_about_them_gone() -> None:
+    x = torch.tensor([[1.0, 2.0, 0.0], [3.0, 4.0, 1.0]])
+    mask = torch.tensor([[True, False, True]])
+    known = Evidence.exact(x[:, :2]).with_facts(4)
+    hidden = torch.tensor([[False, True], [False, False]])
+    found = known.hide(hidden)
+    assert torch.equal(found.missing(), hidden)
+    assert found.exact_columns == {0}
+    sets = Evidence.exact(x).with_sets({2: mask})
+    assert sets.hide(torch.tensor([[False, False, True]] * 2)).sets[2].all()

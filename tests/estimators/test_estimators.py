@@ -37,7 +37,8 @@ FEW = MDMA(width=2, max_steps=2, random_state=0)  # for rules that no training i
         MDMAImputer(FEW, random_state=0),
         MDMAImputer(FEW, method="median", add_indicator=True),
         MDMAOutlierDetector(FEW, samples=100),
-        MDMARegressor(MDMA(**TINY)),
+        # Trained with a focus, this model's means differ by one digit of float32 between batches.
+        MDMARegressor(MDMA(**TINY, focus=())),
         MDMAClassifier(MDMA(**TINY)),
     ],
 )

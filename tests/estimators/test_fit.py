@@ -6,9 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 import marginals
-from marginals import MDMA, Integer, Tree
+from marginals import MDMA, Integer, MDMARegressor, Tree
+from marginals.estimators.member_list import MemberList
+from marginals.queries import TableView
 
 SMALL: dict[str, Any] = {"width": 4, "max_steps": 60, "random_state": 0}
 
@@ -165,3 +168,58 @@ def test_a_quick_fit_counts_rows_by_their_weight() -> None:
     model = MDMA(effort="quick", random_state=0).fit(frame, sample_weight=heavy)
     assert model.prob({"x": (None, 0)}) == pytest.approx(0.9, abs=0.03)
     assert model.mean("x") == pytest.approx(np.average(frame["x"], weights=heavy), abs=0.2)
+
+
+def test_members_print_as_a_table() -> None:
+    lines = [
+        {"tensor": "copula", "width": 3, "rank": 2, "noise": 0.1, "weight": 0.0, "score": -3.25},
+        {"tensor": "ht", "width": 8, "noise": 0.05, "weight": 1.0, "score": -2.5},
+    ]
+    shown = str(MemberList(lines)).splitlines()
+    assert shown[0].split() == ["tensor", "width", "rank", "noise", "weight", "score"]
+    assert shown[1].split() == ["ht", "8", "0.05", "1.000", "-2.500"]
+    assert MemberList(lines).frame["tensor"].tolist() == ["ht", "copula"]
+    assert "<table" in MemberList(lines)._repr_html_()
+    assert "single model" in str(MemberList())
+
+
+def test_a_focus_is_trained_and_averaged() -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(120, 3))
+    x[:, 0] = x[:, 1] + 0.1 * x[:, 0]
+    frame = pd.DataFrame(x, columns=list("abc"))
+    model = MDMA(focus="a", max_seconds=2, n_jobs=1, random_state=0, progress=False).fit(frame)
+    weights = {member["focus_weight"] for member in model.members_}
+    assert weights == {1.0, 10.0}
+    held = np.asarray(model.logpdf(frame[["a"]], given=frame[["b", "c"]]))
+    assert held.mean() > -0.5
+    answers = model.averaged()
+    given = frame[["b"]].head(3)
+    parts = [
+        TableView(m, model.schema_).cdf({"a": 0.3}, given={"b": float(given.iloc[0, 0])})
+        for m in model.module_.densities  # type: ignore[operator]
+    ]
+    shares = model.module_.log_weights().exp().tolist()  # type: ignore[operator]
+    expected = sum(w * part for w, part in zip(shares, parts, strict=True))
+    found = answers.cdf({"a": 0.3}, given={"b": float(given.iloc[0, 0])})
+    assert np.isclose(found, expected, rtol=1e-4)
+    regressor = MDMARegressor(model, target="a").fit(frame[["b", "c"]])
+    assert np.allclose(
+        regressor.predict(frame.head(3)), answers.mean("a", given=frame[["b", "c"]].head(3))
+    )
+    alone = MDMARegressor(model, target="a", average=False).fit(frame[["b", "c"]])
+    assert np.allclose(
+        alone.predict(frame.head(3)), model.mean("a", given=frame[["b", "c"]].head(3))
+    )
+    score = model.score_conditional(frame, columns="a", average=True)
+    assert score.summary["crps"] < 0.2
+
+
+def test_predictors_focus_on_their_target() -> None:
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    small = MDMA(width=2, max_steps=3, random_state=0)
+    assert MDMARegressor(small).fit(x, x[:, 0]).model_.focus == "target"
+    assert (
+        MDMARegressor(clone(small).set_params(focus=0), target=2).fit(x, x[:, 0]).model_.focus == 0
+    )
+    assert small.focus is None

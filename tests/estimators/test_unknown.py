@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 from marginals import (
     MDMA,
     Categorical,
+    Discrete,
     MDMAClassifier,
     MDMAImputer,
     MDMAOutlierDetector,
@@ -162,3 +164,32 @@ def test_quantiles_of_ordered_categories(options: dict[str, Any]) -> None:
     assert found.shape == (4, 2)
     assert model.cdf({"size": "medium"}) == pytest.approx(model.prob({"size": {"small", "medium"}}))
     assert model.impute(frame.assign(size=None).head(2), "median")["size"].isin(sizes).all()
+
+
+def test_numbers_that_no_row_had_are_predicted_from() -> None:
+    """A kind that was inferred, and not declared, may not make a prediction fail."""
+    rng = np.random.default_rng(0)
+    age = rng.choice([1, 3, 7, 14, 28, 56, 90, 100], 300)
+    x = pd.DataFrame({"age": age, "size": rng.exponential(size=300).round(2) + 0.01})
+    y = np.log(age) + 0.1 * rng.normal(size=300)
+    small = MDMA(width=4, max_steps=30, random_state=0)
+    regressor = MDMARegressor(small).fit(x, y)
+    assert isinstance(regressor.model_.schema_["age"].kind, Discrete)
+    new = pd.DataFrame({"age": [6, 7, 365, 100, None], "size": [1.0, 1.0, 1.0, 1.0, 1.0]})
+    found = regressor.predict(new)
+    assert found[0] == found[1]
+    assert found[2] == found[3]
+    beyond = regressor.predict(pd.DataFrame({"age": [7, 7], "size": [-3.0, None]}))
+    assert beyond[0] == beyond[1]
+    declared = MDMARegressor(clone(small).set_params(columns={"age": Discrete()})).fit(x, y)
+    with pytest.raises(ValueError, match="'age' to hold one of 1, 3"):
+        declared.predict(new)
+    imputer = MDMAImputer(small).fit(x)
+    holes = pd.DataFrame({"age": [6.0, np.nan, 365.0], "size": [np.nan, -3.0, 1.0]})
+    filled = imputer.transform(holes)
+    assert not filled.isna().any(axis=None)
+    assert filled.dtypes.eq(float).all()
+    pd.testing.assert_frame_equal(filled.where(holes.notna()), holes)
+    lower, upper = imputer.transform_interval(holes)
+    assert lower.loc[0, "age"] == upper.loc[0, "age"] == 6
+    assert lower.loc[0, "size"] < upper.loc[0, "size"]

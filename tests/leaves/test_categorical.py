@@ -173,3 +173,11 @@ def test_expectations_are_sums() -> None:
 def test_categories_must_be_positive(categories: list[int]) -> None:
     with pytest.raises(ValueError, match="categories"):
         CategoricalLeaves(categories, 2)
+
+
+def test_weights_in_float64_invert_leaves_in_float32(leaves: CategoricalLeaves) -> None:
+    """Far-out evidence has such weights, as in the quantiles of a loaded mixture."""
+    weights = torch.randn(1, 6, 4, dtype=torch.float64).log_softmax(-1)
+    level = torch.rand(1, 6, 2, dtype=torch.float64)
+    found = leaves.float().invert(level.log(), torch.log1p(-level), weights, [2])
+    assert_close(found, leaves.double().invert(level.log(), torch.log1p(-level), weights, [2]))

@@ -6,6 +6,7 @@ from marginals.selection.recipes import (
     SECONDS,
     Recipe,
     first_recipes,
+    focused_recipes,
     node_recipes,
     single_recipe,
 )
@@ -52,3 +53,12 @@ def test_tables_of_categories_get_components_placed_by_factors() -> None:
     # Narrow trees suit few categories in each of many columns.
     survey = first_recipes(2500, 1, "fast", gpu=False, mixed=True)
     assert survey[0].build["width"] < survey[1].build["width"]
+
+
+def test_weights_of_a_focus_compete() -> None:
+    for rows in (500, 5000):
+        plain = first_recipes(rows, 5, "fast", gpu=False)
+        found = focused_recipes(plain, [2])
+        assert {recipe.fit["focus_weight"] for recipe in found} == {1.0, 10.0}
+        assert all(recipe.focus == (2,) for recipe in found)
+        assert [recipe.build for recipe in found[: len(plain)]] == [r.build for r in plain]
