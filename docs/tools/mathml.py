@@ -19,4 +19,5 @@ def on_page_content(content: str, **_: Any) -> str:
 
 def _mathml(found: re.Match[str]) -> str:
     display = "block" if found[1] == "div" else "inline"
-    return convert(html.unescape(found["latex"]).strip(), display=display)
+    formula = convert(html.unescape(found["latex"]).strip(), display=display)
+    return f'<div class="formula">{formula}</div>' if display == "block" else formula

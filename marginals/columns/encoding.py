@@ -150,6 +150,11 @@ def encode_values(schema: Schema, column: Name, values: Any) -> tuple[Tensor, Te
 
     Values of integer and rounded columns become the middles of their cells, for plots and draws.
     Their masses are those of `encode_bounds(schema, column, values, values)`.
+
+    Args:
+        schema: the schema of the fitted table.
+        column: a name or position.
+        values: values of the column.
     """
     series, axis = as_series(values), schema[column].axis
     with quiet():
@@ -163,6 +168,12 @@ def encode_bounds(schema: Schema, column: Name, lower: Any, upper: Any) -> tuple
 
     None or a missing end leaves the side open, equal ends are an exact value, and a cell that no
     value of the column can be in comes back as (inf, inf): its probability is 0.
+
+    Args:
+        schema: the schema of the fitted table.
+        column: a name or position.
+        lower: lower ends, excluded.
+        upper: upper ends, included.
     """
     sides = as_series(lower), as_series(upper)
     counts = {len(side) for side in sides} - {1}
@@ -193,7 +204,13 @@ def encode_ends(
 
 
 def encode_cells(schema: Schema, cells: Mapping[Any, Any], *, strict: Strict = "all") -> Encoded:
-    """Encode a dict as one row, or as disjoint boxes if a set or union of numbers has gaps."""
+    """Encode a dict as one row, or as disjoint boxes if a set or union of numbers has gaps.
+
+    Args:
+        schema: the schema of the fitted table.
+        cells: cells by name or position; see `as_cell`.
+        strict: which exact values that the column cannot take raise an error, as in `encode`.
+    """
     return encode_boxes(schema, read_cells(schema, cells, strict=strict))
 
 
