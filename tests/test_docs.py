@@ -15,7 +15,12 @@ DOCS = ROOT / "docs"
 # Pages outside of the site, whose links the strict build does not see.
 LOOSE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 LOOSE.append(ROOT / "studies" / "README.md")
-PAGES = [page for page in [*LOOSE, *sorted(DOCS.glob("*.md"))] if "```" in page.read_text()]
+HOME = DOCS / "index.md"  # shows the README's snippet
+PAGES = [
+    page
+    for page in [*LOOSE, *sorted(DOCS.glob("*.md"))]
+    if page != HOME and "```" in page.read_text()
+]
 
 
 def name_of(page: Path) -> str:
@@ -36,6 +41,11 @@ def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 run_commands(snippet)
     finally:
         torch.set_default_dtype(torch.float64)
+
+
+def test_home_shows_the_snippet_of_the_readme() -> None:
+    (snippet,) = re.findall(r"```python\n.*?```", HOME.read_text(), re.S)
+    assert snippet in (ROOT / "README.md").read_text()
 
 
 def run_commands(snippet: str) -> None:

@@ -20,9 +20,9 @@ from marginals.queries import TableDensity
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+# Pages on which the text of a class may name the arguments that its methods share.
+FOR_EXPERTS = {"cells", "densities", "engines", "structure"}
 PACKAGES = ["marginals", *(f"marginals.{name}" for name in marginals._PACKAGES)]
-# Pages about the objects that users call by name: their methods list every argument.
-FOR_USERS = {"mdma", "queries", "columns", "estimators", "copulas", "checking", "plotting"}
 
 
 def tool(name: str) -> ModuleType:
@@ -77,13 +77,14 @@ def test_pictures_of_the_model_are_drawn() -> None:
 # The reference --------------------------------------------------------------------------------
 
 
-def listed() -> dict[str, str]:
-    """Return the page of the reference on which each name stands."""
-    found: dict[str, str] = {}
+def listed() -> dict[str, tuple[str, str | None]]:
+    """Return the page of each name in the reference, and its option `members` if it has one."""
+    found: dict[str, tuple[str, str | None]] = {}
     for page in sorted((DOCS / "reference").glob("*.md")):
-        for name in re.findall(r"^::: (\S+)$", page.read_text(), flags=re.M):
-            assert name not in found, f"{name} is on {found[name]} and on {page.stem}"
-            found[name] = page.stem
+        for name, options in re.findall(r"^::: (\S+)\n((?: .*\n)*)", page.read_text(), flags=re.M):
+            assert name not in found, f"{name} is listed twice, the second time on {page.name}"
+            chosen = re.search(r"members: (.*)", options)
+            found[name] = page.stem, chosen[1] if chosen else None
     return found
 
 
@@ -110,46 +111,47 @@ def test_every_public_name_is_on_a_page_of_the_reference() -> None:
 
 def test_public_names_are_documented() -> None:
     faults = []
-    for name, page in listed().items():
-        for title, thing in members(name, object_of(name)):
-            faults += faults_of(title, thing, every_argument=page in FOR_USERS)
+    for name, (page, shown) in listed().items():
+        thing = object_of(name)
+        for title, member in members(name, thing, shown):
+            faults += faults_of(title, member, thing if page in FOR_EXPERTS else None)
     assert not faults, "\n".join(faults)
 
 
-def members(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
-    """Yield a public function or class and, for a class, its own public methods."""
+def members(name: str, thing: Any, shown: str | None) -> Iterator[tuple[str, Any]]:
+    """Yield a public function or class and, for a class, its own public methods on the page."""
     if inspect.isclass(thing) or inspect.isfunction(thing):
         yield name, thing
-    if inspect.isclass(thing) and thing is not TableDensity:  # its methods are listed one by one
-        for key, value in vars(thing).items():
-            value = value.__func__ if isinstance(value, staticmethod | classmethod) else value
-            if not key.startswith("_") and (
-                inspect.isfunction(value) or isinstance(value, property)
-            ):
-                yield f"{name}.{key}", value
+    for key, value in vars(thing).items() if inspect.isclass(thing) and shown != "false" else ():
+        value = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+        public = not key.startswith("_") and (shown is None or key in re.findall(r"\w+", shown))
+        if public and (inspect.isfunction(value) or isinstance(value, property)):
+            yield f"{name}.{key}", value
 
 
-def faults_of(title: str, thing: Any, every_argument: bool) -> list[str]:
-    """Return what is wrong with a docstring."""
+def faults_of(title: str, thing: Any, owner: Any = None) -> list[str]:
+    """Return what is wrong with a docstring.
+
+    Where methods share their arguments, the text of their class, `owner`, may name them once.
+    """
     text = inspect.cleandoc(thing.__doc__ or "")  # its own: getdoc would take a base's
     if not text:
         return [f"{title}: expected a docstring; got none."]
     if isinstance(thing, property):
         return []
     named, taken = set(arguments(text)), set(parameters(thing))
-    if not named and not every_argument:
-        return []
-    faults = [f"{title}: argument `{left}` is not in Args." for left in sorted(taken - named)]
-    return faults + [
-        f"{title}: Args names `{more}`, no argument." for more in sorted(named - taken)
-    ]
+    faults = [f"{title}: Args names `{more}`, no argument." for more in sorted(named - taken)]
+    if owner is not None:
+        shared = inspect.cleandoc(owner.__doc__ or "")
+        named |= {*arguments(shared), *re.findall(r"`(\w+)`", text + shared)}
+    return faults + [f"{title}: argument `{x}` is not in Args." for x in sorted(taken - named)]
 
 
 def parameters(thing: Any) -> list[str]:
     """Return the names of the parameters, without `self` and `cls`."""
     if inspect.isclass(thing):
         maker = next(base for base in thing.__mro__ if "__init__" in vars(base))
-        if not maker.__module__.startswith("marginals."):
+        if not maker.__module__.startswith("marginals.") or getattr(thing, "_is_protocol", False):
             return []  # abstract, or an error with a message
     return [name for name in inspect.signature(thing).parameters if name not in ("self", "cls")]
 
@@ -176,14 +178,12 @@ def test_missing_documentation_is_found() -> None:
     def without_arguments(x: int) -> None:
         """Say it all in a line."""
 
-    missing = "argument `{}` is not in Args."
-    assert faults_of("f", bare, every_argument=False) == ["f: expected a docstring; got none."]
-    assert faults_of("f", partly, every_argument=False) == [
-        f"f: {missing.format('y')}",
+    assert faults_of("f", bare) == ["f: expected a docstring; got none."]
+    assert faults_of("f", without_arguments) == ["f: argument `x` is not in Args."]
+    assert faults_of("f", partly) == [
         "f: Args names `z`, no argument.",
+        "f: argument `y` is not in Args.",
     ]
-    assert faults_of("f", without_arguments, every_argument=False) == []
-    assert faults_of("f", without_arguments, every_argument=True) == [f"f: {missing.format('x')}"]
 
 
 def test_examples_in_docstrings_become_code_blocks() -> None:
