@@ -58,10 +58,11 @@ def test_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path: Path) -
     assert (tmp_path / "search" / "search_index.json").exists()
 
 
-def test_formulas_become_mathml() -> None:
+def test_rendered_pages_are_adjusted() -> None:
     pytest.importorskip("latex2mathml")
     page = r'<p><span class="arithmatex">\(a &lt; b\)</span></p><div class="arithmatex">\[c\]</div>'
-    found = tool("mathml").on_page_content(page)
+    found = tool("rendered_page").on_page_content(page + r"<td><code>P(x \| y)</code></td>")
+    assert "<code>P(x | y)</code>" in found
     assert "<mo>&#x0003C;</mo>" in found
     assert found.count("<math") == 2
     assert 'class="formula"' in found

@@ -1,4 +1,8 @@
-"""Turn the formulas of a page into MathML, so that a browser needs no script to show them."""
+"""Adjust rendered pages: formulas become MathML, and pipes in table cells lose their escape.
+
+A browser shows MathML without a script. GitHub needs the escape in a table cell, Python-Markdown
+shows it in code.
+"""
 
 import html
 import re
@@ -10,10 +14,12 @@ from latex2mathml.converter import convert
 _FORMULA = re.compile(
     r'<(span|div) class="arithmatex">\\[(\[](?P<latex>.*?)\\[)\]]</\1>', flags=re.DOTALL
 )
+_CODE_IN_CELL = re.compile(r"(?<=<code>)[^<]*(?=</code>)")
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Replace the formulas of a rendered page."""
+    """Return the adjusted HTML of a page."""
+    content = _CODE_IN_CELL.sub(lambda found: found[0].replace(r"\|", "|"), content)
     return _FORMULA.sub(_mathml, content)
 
 
