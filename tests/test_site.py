@@ -75,6 +75,14 @@ def test_pictures_of_the_model_are_drawn() -> None:
     )
 
 
+def test_examples_of_the_gallery_become_pages() -> None:
+    pytest.importorskip("mkdocs")
+    text = "# ---\n\n# %% [markdown]\n# # Title\n#\n# Prose.\n\n# %%\nx = 1\n# why\n"
+    assert tool("gallery_pages").as_markdown(text) == (
+        "# Title\n\nProse.\n\n```python\nx = 1\n# why\n```"
+    )
+
+
 # The reference --------------------------------------------------------------------------------
 
 
