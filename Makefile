@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 BROWSERS := chromium chromium-browser google-chrome
 TSC := $(VENV)/node/node_modules/.bin/tsc
 
-.PHONY: demo test lint types unit browser clean
+.PHONY: demo test lint types docs unit browser clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -27,6 +27,10 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
+# The site, into build/site; a broken link or an undocumented name is an error.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 # The explorer's page is tested in a browser, and its types by TypeScript, where both can be had.
 browser: $(STAMP)
 	@for name in $(BROWSERS); do command -v $$name > /dev/null && exit 0; done; \
@@ -42,4 +46,4 @@ unit: $(STAMP) browser
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis demo
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis build demo

@@ -28,7 +28,11 @@ __all__ = [
 @final
 @dataclass(frozen=True)
 class Exact:
-    """The cell has this value."""
+    """The cell has this value.
+
+    Args:
+        value: the value.
+    """
 
     value: Any
 
@@ -37,6 +41,10 @@ class Exact:
 @dataclass(frozen=True)
 class Interval:
     """The cell lies between two ends; None leaves a side open, and both sides is missing.
+
+    Args:
+        low, high: the ends.
+        low_closed, high_closed: whether the cell may equal an end.
 
     >>> Interval(20, 30, low_closed=True)
     Interval(low=20, high=30, low_closed=True, high_closed=False)
@@ -58,7 +66,11 @@ class Interval:
 @final
 @dataclass(frozen=True)
 class OneOf:
-    """The cell has one of these values; without any, it cannot be."""
+    """The cell has one of these values; without any, it cannot be.
+
+    Args:
+        values: the values.
+    """
 
     values: tuple[Any, ...]
 
@@ -66,7 +78,11 @@ class OneOf:
 @final
 @dataclass(frozen=True)
 class AnyOf:
-    """The cell lies in one of these intervals or has one of these values."""
+    """The cell lies in one of these intervals or has one of these values.
+
+    Args:
+        parts: values and intervals, which may overlap.
+    """
 
     parts: tuple[Exact | Interval, ...]
 

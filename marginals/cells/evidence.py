@@ -80,7 +80,7 @@ class Evidence:
 
     @staticmethod
     def of(known: Mapping[int, Known], dtype: torch.dtype | None = None) -> "Evidence":
-        """Build one row from a dict: a number, a pair with None for an open end, or a set of codes.
+        """Build a row of `dtype` from a dict `known`: numbers, pairs (None is open), sets of codes.
 
         >>> Evidence.of({0: 1.5, 2: (None, 3.0), 3: {0, 2}})
         Evidence(1 row: column 0 exact, column 2 interval, column 3 set)
@@ -404,7 +404,7 @@ class Evidence:
 
 
 def as_evidence(known: Any) -> Evidence:
-    """Accept evidence, a dict for `Evidence.of`, a tensor for `Evidence.exact`, or None."""
+    """Return `known` as evidence: a dict for `Evidence.of`, a tensor for `Evidence.exact`, None."""
     if isinstance(known, Evidence):
         return known
     if known is None:

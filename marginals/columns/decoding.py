@@ -35,6 +35,11 @@ def decode(schema: Schema, x: Tensor, columns: Any = None) -> Any:
 
     Names, dtypes and categories are those of the table fitted; NaN is missing. A column of
     intervals comes back as intervals without width, which `encode` reads as exact values.
+
+    Args:
+        schema: the schema of the fitted table.
+        x: points, one column for each of `columns`.
+        columns: names or positions; None for all.
     """
     positions = schema.positions(columns)
     if x.ndim != 2 or x.shape[1] != len(positions):
@@ -53,6 +58,11 @@ def decode_column(schema: Schema, column: Name, values: Tensor) -> Any:
 
     One dim gives an array of the column's dtype, numpy's or pandas'; any other shape a numpy array,
     of Python objects where numpy has no such dtype. Of intervals, the numbers inside.
+
+    Args:
+        schema: the schema of the fitted table.
+        column: a name or position.
+        values: points.
     """
     array = _decoded(schema[column], values.reshape(-1))
     return array if values.ndim == 1 else np.asarray(array).reshape(tuple(values.shape))

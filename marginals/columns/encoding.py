@@ -146,7 +146,7 @@ def encode(
 
 
 def encode_values(schema: Schema, column: Name, values: Any) -> tuple[Tensor, Tensor]:
-    """Return values of a column (N,) on the model's scale, and log-Jacobians (N,).
+    """Return `values` of a `column` of the `schema` on the model's scale, and log-Jacobians, (N,).
 
     Values of integer and rounded columns become the middles of their cells, for plots and draws.
     Their masses are those of `encode_bounds(schema, column, values, values)`.
@@ -159,7 +159,7 @@ def encode_values(schema: Schema, column: Name, values: Any) -> tuple[Tensor, Te
 
 
 def encode_bounds(schema: Schema, column: Name, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
-    """Return the ends (N,) of cells (lower, upper] on the model's scale.
+    """Return the ends (N,) of cells (`lower`, `upper`] of a `column` of the `schema`, on its scale.
 
     None or a missing end leaves the side open, equal ends are an exact value, and a cell that no
     value of the column can be in comes back as (inf, inf): its probability is 0.
@@ -193,7 +193,10 @@ def encode_ends(
 
 
 def encode_cells(schema: Schema, cells: Mapping[Any, Any], *, strict: Strict = "all") -> Encoded:
-    """Encode a dict as one row, or as disjoint boxes if a set or union of numbers has gaps."""
+    """Encode a dict of `cells` as one row, or as disjoint boxes if a set or union has gaps.
+
+    See `encode` for `schema` and `strict`.
+    """
     return encode_boxes(schema, read_cells(schema, cells, strict=strict))
 
 

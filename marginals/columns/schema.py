@@ -115,7 +115,11 @@ class Column:
 
     @staticmethod
     def from_dict(stored: Mapping[str, Any]) -> "Column":
-        """Return the column that `to_dict` wrote."""
+        """Return the column that `to_dict` wrote.
+
+        Args:
+            stored: the dict.
+        """
         rest = {**stored, "notes": tuple(stored["notes"]), "atoms": tuple(stored["atoms"])}
         if rest.get("scores") is not None:
             knots = {name: tuple(part) for name, part in rest["scores"].items()}
@@ -129,6 +133,9 @@ class Column:
 @dataclass(frozen=True)
 class Schema:
     """The columns of a table, in order. Print it to see what was inferred, and why.
+
+    Args:
+        columns: descriptions of the columns, in the table's order.
 
     >>> from marginals import Integer
     >>> schema = Schema((Column("age", Integer(lower=0), "int64", "given"),))
@@ -193,11 +200,19 @@ class Schema:
         return Schema(tuple(replace(column, unknown=other) for column in self.columns))
 
     def atoms(self, column: Name) -> tuple[float, ...]:
-        """Return the atoms of a column on the model's scale, in rising order."""
+        """Return the atoms of a column on the model's scale, in rising order.
+
+        Args:
+            column: a name or position.
+        """
         return self[column].atoms
 
     def index(self, column: Name) -> int:
-        """Return the position of a column given by name or, where no name is a number, position."""
+        """Return the position of a column given by name or, where no name is a number, position.
+
+        Args:
+            column: a name or position.
+        """
         try:
             named = None if isinstance(column, bool) else self._places.get(column)
         except TypeError:
@@ -215,7 +230,11 @@ class Schema:
         )
 
     def positions(self, columns: Name | Iterable[Name] | None = None) -> tuple[int, ...]:
-        """Return the positions of one or more columns, each once; of all by default."""
+        """Return the positions of one or more columns, each once; of all by default.
+
+        Args:
+            columns: names or positions; None for all.
+        """
         if columns is None:
             return tuple(range(len(self)))
         single = isinstance(columns, str) or not isinstance(columns, Iterable)
@@ -243,7 +262,11 @@ class Schema:
 
     @staticmethod
     def from_dict(stored: Mapping[str, Any]) -> "Schema":
-        """Return the schema that `to_dict` wrote."""
+        """Return the schema that `to_dict` wrote.
+
+        Args:
+            stored: the dict.
+        """
         try:
             schema = Schema(tuple(Column.from_dict(column) for column in stored["columns"]))
             if not len(schema) or len(set(schema.names)) != len(schema):

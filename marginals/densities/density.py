@@ -34,6 +34,11 @@ class Density(nn.Module, ABC):
 
     A query gives each cell an exact value, an interval, a set or nothing. To add a density,
     implement the abstract methods; all queries below, views and tasks then work with it.
+
+    The methods share their arguments. `x`, `lower` and `upper` are tensors (..., n) with a value
+    for each of the `columns`, all by default. `given` is evidence or a dict by column. `evidence`
+    and `requested` are rows of `Evidence`. `column` is a position, `draws` a number of rows,
+    `generator` a source of randomness, and `backend` says how to compute.
     """
 
     @property

@@ -107,7 +107,11 @@ class ArrowFunction:
         return self._prepared()[0]
 
     def columns(self, names: Sequence[str]) -> list[str]:
-        """Return those of a table's columns that the job needs."""
+        """Return those of a table's columns that the job needs.
+
+        Args:
+            names: the columns of the table.
+        """
         own = {str(name) for name in self.view.schema_.names}
         kept = names if self.job.copied is None else self.job.copied
         return [name for name in names if name in own or name in kept]

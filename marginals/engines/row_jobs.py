@@ -40,7 +40,11 @@ class Job(Protocol):
         ...
 
     def on(self, model: TableView) -> Work:
-        """Return the job as a function of rows."""
+        """Return the job as a function of rows.
+
+        Args:
+            model: the fitted model.
+        """
         ...
 
 

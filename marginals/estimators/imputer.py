@@ -63,14 +63,23 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> "MDMAImputer":  # noqa: N803 (scikit-learn's name)
-        """Learn the distribution of a table, unless the model is fitted; `y` is ignored."""
+        """Learn the distribution of a table, unless the model is fitted; `y` is ignored.
+
+        Args:
+            X: a table, gaps included.
+            y: ignored.
+        """
         self._keep(fitted(self.model, X, self.random_state))
         gaps = self._features(X).isna().to_numpy()  # (N, D)
         self.indicated_ = np.flatnonzero(gaps.any(0) & self.add_indicator)
         return self
 
     def transform(self, X: Any) -> Any:  # noqa: N803
-        """Fill the missing cells of a table."""
+        """Fill the missing cells of a table.
+
+        Args:
+            X: a table with gaps; absent columns count as missing.
+        """
         frame, table = self._features(X), self._table()
         usable = nearest_possible(table.schema_, frame)
         done = table.impute(usable, self.method, random_state=self.random_state)

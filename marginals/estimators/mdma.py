@@ -313,7 +313,11 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         return found
 
     def score_samples(self, X: Any) -> Any:  # noqa: N803
-        """Return the log density of each row; missing cells are marginalised."""
+        """Return the log density of each row; missing cells are marginalised.
+
+        Args:
+            X: a DataFrame, array or tensor; missing cells are marginalised.
+        """
         _, schema = self._parts()
         frame = input_frame(X)
         if isinstance(X, pd.DataFrame):
@@ -327,7 +331,12 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         return self.logpdf(X if isinstance(X, Tensor) else named)
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
-        """Return the mean log density of rows."""
+        """Return the mean log density of rows.
+
+        Args:
+            X: a DataFrame, array or tensor; missing cells are marginalised.
+            y: ignored.
+        """
         return float(np.mean(np.asarray(self.score_samples(X))))
 
     def check(
@@ -419,7 +428,11 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         return explore(self, data)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model, its schema, settings and training history to one file."""
+        """Write the model, its schema, settings and training history to one file.
+
+        Args:
+            path: the file to write, by custom `.mdma`; an existing file is replaced.
+        """
         density, schema = self._parts()
         params = {key: value for key, value in self.get_params().items() if _plain(value)}
         extra = {

@@ -89,7 +89,12 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> "MDMAOutlierDetector":  # noqa: N803
-        """Learn the distribution of a table and its outliers' threshold; `y` is ignored."""
+        """Learn the distribution of a table and its outliers' threshold; `y` is ignored.
+
+        Args:
+            X: a table, gaps and outliers included.
+            y: ignored.
+        """
         if not 0 < self.contamination <= 0.5:
             raise ValueError(
                 f"Expected `contamination` to lie in (0, 0.5]; got {self.contamination}. Give the "
@@ -119,17 +124,28 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
 
         Beyond the most extreme training rows it follows an exponential tail. Rows without observed
         cells score 0.
+
+        Args:
+            X: rows to score; missing cells are marginalised.
         """
         frame = self._features(X)
         _refuse_intervals(frame)
         return self._tails(encode(self._table().schema_, frame).evidence)
 
     def decision_function(self, X: Any) -> Any:  # noqa: N803
-        """Return scores that are negative for outliers, (N,)."""
+        """Return scores that are negative for outliers, (N,).
+
+        Args:
+            X: rows to score; missing cells are marginalised.
+        """
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Any) -> Any:  # noqa: N803
-        """Return -1 for outliers and 1 for all others, (N,)."""
+        """Return -1 for outliers and 1 for all others, (N,).
+
+        Args:
+            X: rows to score; missing cells are marginalised.
+        """
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def explain(self, X: Any) -> pd.DataFrame:  # noqa: N803
@@ -137,6 +153,9 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
 
         Values compare across columns: the largest in a row names the cell that is to blame. See
         `MDMA.surprise`.
+
+        Args:
+            X: rows to explain.
         """
         frame = self._features(X)
         return self._table().surprise(frame, centred=True)

@@ -93,17 +93,31 @@ class MDMARegressor(RegressorMixin, TableEstimator):
         return self
 
     def predict(self, X: Any) -> Any:  # noqa: N803
-        """Return the mean of the target given each row's observed features, (N,)."""
+        """Return the mean of the target given each row's observed features, (N,).
+
+        Args:
+            X: a table with the features; missing cells and absent columns count as not observed.
+        """
         given = _given(self, X)
         return np.asarray(self._table().mean(self.target_, given=given))
 
     def predict_quantiles(self, X: Any, q: Any = (0.05, 0.5, 0.95)) -> Any:  # noqa: N803
-        """Return quantiles of the target at levels `q`, a row for each row of X, (N, Q)."""
+        """Return quantiles of the target at levels `q`, a row for each row of X, (N, Q).
+
+        Args:
+            X: a table with the features; missing cells and absent columns count as not observed.
+            q: levels between 0 and 1.
+        """
         given = _given(self, X)
         return np.asarray(self._table().ppf(q, self.target_, given=given))
 
     def predict_interval(self, X: Any, level: float = 0.9) -> Any:  # noqa: N803
-        """Return the ends of the central interval that holds the share `level`, (N, 2)."""
+        """Return the ends of the central interval that holds the share `level`, (N, 2).
+
+        Args:
+            X: a table with the features; missing cells and absent columns count as not observed.
+            level: the probability that the interval holds.
+        """
         given = _given(self, X)
         return np.stack(self._table().interval(self.target_, level, given=given), -1)
 
@@ -168,7 +182,11 @@ class MDMAClassifier(ClassifierMixin, TableEstimator):
         return self
 
     def predict_log_proba(self, X: Any) -> Any:  # noqa: N803
-        """Return the log probability of each class given each row's observed features, (N, C)."""
+        """Return the log probability of each class given each row's observed features, (N, C).
+
+        Args:
+            X: a table with the features; missing cells and absent columns count as not observed.
+        """
         table, given = self._table(), _given(self, X)
         categories = _categories(table.schema_, self.target_)
         known, position = encode(table.schema_, given).evidence, table.schema_.index(self.target_)
@@ -176,11 +194,19 @@ class MDMAClassifier(ClassifierMixin, TableEstimator):
         return found.numpy()[:, _order(categories)]
 
     def predict_proba(self, X: Any) -> Any:  # noqa: N803
-        """Return the probability of each class given each row's observed features, (N, C)."""
+        """Return the probability of each class given each row's observed features, (N, C).
+
+        Args:
+            X: a table with the features; missing cells and absent columns count as not observed.
+        """
         return np.exp(self.predict_log_proba(X))
 
     def predict(self, X: Any) -> Any:  # noqa: N803
-        """Return the most likely class of each row, (N,)."""
+        """Return the most likely class of each row, (N,).
+
+        Args:
+            X: a table with the features; missing cells and absent columns count as not observed.
+        """
         best = self.predict_log_proba(X).argmax(1)
         return self.classes_[best]
 

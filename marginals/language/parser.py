@@ -40,6 +40,9 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 def parse(text: str) -> Query:
     """Parse a query.
 
+    Args:
+        text: the query string.
+
     >>> parse("Q[0.5](income | age = 40)").given
     (Condition(column='age', cell=Exact(value=40)),)
     """
@@ -48,6 +51,9 @@ def parse(text: str) -> Query:
 
 def parse_conditions(text: str) -> tuple[Condition, ...]:
     """Parse conditions alone, as they follow the bar; an empty text has none.
+
+    Args:
+        text: conditions such as "age > 40, city = Oslo".
 
     >>> parse_conditions("city in {Oslo, Bergen}")
     (Condition(column='city', cell=OneOf(values=('Oslo', 'Bergen'))),)

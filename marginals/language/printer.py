@@ -8,6 +8,9 @@ from marginals.language.tokens import is_plain
 def format(query: Query) -> str:
     """Write a query in its standard form.
 
+    Args:
+        query: a parsed query.
+
     >>> from marginals.language.parser import parse
     >>> format(parse('P( 30>age>=20 , "home town"=Oslo )'))
     'P(20 <= age < 30, `home town` = Oslo)'

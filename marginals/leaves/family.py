@@ -19,7 +19,13 @@ from marginals.runtime.backend import QUERY, Backend
 
 @dataclass(frozen=True)
 class LeafEvaluation:
-    """Every leaf of n columns at one value per row: three logarithms from one pass, (n, B, M)."""
+    """Every leaf of n columns at one value per row: three logarithms from one pass, (n, B, M).
+
+    Args:
+        log_cdf: log of the CDF.
+        log_sf: log of the survival function.
+        log_density: log density, or log mass of a discrete leaf.
+    """
 
     log_cdf: Tensor
     log_sf: Tensor
@@ -32,6 +38,11 @@ class LeafFamily(nn.Module, ABC):
     To add a family, implement the methods below for any subset of its columns and list the class in
     `leaves/collection.py`; every query, training and sampling then work with it. Add it to the
     registry of `tests/laws`, which check it.
+
+    The methods share their arguments: `columns` of the family, n of them; `cells`, evidence about
+    them; `log_u` and `log_1mu`, the logarithms of levels u and 1 - u, (n, B, Q); `log_weights` of
+    the leaves, (n, B, M); `components`, the leaf of each cell, (n, B); `data`, values (D, N); a
+    `generator` of random numbers; and the `backend`, which says how to compute.
     """
 
     kind: str

@@ -101,30 +101,54 @@ class Copula:
     # C, c and h -------------------------------------------------------------------------------
 
     def logcdf(self, u: Any) -> Any:
-        """Return log C(u) = log P(every U_j <= u_j)."""
+        """Return log C(u) = log P(every U_j <= u_j).
+
+        Args:
+            u: levels in [0, 1] as a dict, a DataFrame with some of the columns, or an array with
+                all; absent or NaN is marginalised.
+        """
         return self._answer(self._log_corner, u)
 
     def cdf(self, u: Any) -> Any:
-        """Return C(u) = P(every U_j <= u_j)."""
+        """Return C(u) = P(every U_j <= u_j).
+
+        Args:
+            u: levels, as in `logcdf`.
+        """
         return self._answer(lambda *levels: self._log_corner(*levels).exp(), u)
 
     def logsf(self, u: Any) -> Any:
-        """Return log P(every U_j > u_j)."""
+        """Return log P(every U_j > u_j).
+
+        Args:
+            u: levels, as in `logcdf`.
+        """
         return self._answer(self._log_upper_corner, u)
 
     def sf(self, u: Any) -> Any:
-        """Return P(every U_j > u_j)."""
+        """Return P(every U_j > u_j).
+
+        Args:
+            u: levels, as in `logcdf`.
+        """
         return self._answer(lambda *levels: self._log_upper_corner(*levels).exp(), u)
 
     def logpdf(self, u: Any) -> Any:
         """Return the log of the density c(u); -inf on the faces of the cube by convention.
 
         The faces have no volume, and c need not have a limit there.
+
+        Args:
+            u: levels, as in `logcdf`.
         """
         return self._answer(self._log_density, u)
 
     def pdf(self, u: Any) -> Any:
-        """Return the density c(u); see `logpdf`."""
+        """Return the density c(u); see `logpdf`.
+
+        Args:
+            u: levels, as in `logcdf`.
+        """
         return self._answer(lambda *levels: self._log_density(*levels).exp(), u)
 
     @torch.no_grad()
@@ -216,6 +240,9 @@ class Copula:
     def values(self, u: Any) -> Any:
         """Return the values x_j = F_j^{-1}(u_j) of levels, in the columns' units.
 
+        Args:
+            u: levels, as in `logcdf`, of all columns.
+
         Returns:
             A DataFrame; for a tensor, a tensor of the same shape, infinite at levels 0 and 1.
         """
@@ -232,21 +259,33 @@ class Copula:
     def rank_correlations(
         self, a: Any, b: Any, points: int = 1024, random_state: int = 0
     ) -> RankCorrelations:
-        """Return Kendall's tau and Spearman's rho; see `marginals.queries.rank_correlations`."""
+        """Return Kendall's tau and Spearman's rho; see `marginals.queries.rank_correlations`.
+
+        Args:
+            a, b: two columns.
+            points: points in each of eight Sobol sequences.
+            random_state: seed for their scrambling.
+        """
         pair = self.schema_.index(a), self.schema_.index(b)
         return rank_correlations(self.density, *pair, points, random_state)
 
     def kendall_tau(self, a: Any, b: Any, points: int = 1024, random_state: int = 0) -> Estimate:
         """Return Kendall's tau of two columns, with its standard error.
 
-        See `marginals.queries.rank_correlations` for the arguments.
+        Args:
+            a, b: two columns.
+            points: points in each of eight Sobol sequences.
+            random_state: seed for their scrambling.
         """
         return self.rank_correlations(a, b, points, random_state).kendall_tau
 
     def spearman_rho(self, a: Any, b: Any, points: int = 1024, random_state: int = 0) -> Estimate:
         """Return Spearman's rho of two columns, with its standard error.
 
-        See `marginals.queries.rank_correlations` for the arguments.
+        Args:
+            a, b: two columns.
+            points: points in each of eight Sobol sequences.
+            random_state: seed for their scrambling.
         """
         return self.rank_correlations(a, b, points, random_state).spearman_rho
 

@@ -37,14 +37,22 @@ class Estimate:
 
     @staticmethod
     def mean_of(values: Tensor) -> "Estimate":
-        """Average values (B,), B >= 1."""
+        """Average values (B,), B >= 1.
+
+        Args:
+            values: one value per row.
+        """
         values = values.double()
         if len(values) == 1:
             return Estimate(float(values), math.inf)
         return Estimate(float(values.mean()), float(values.std()) / math.sqrt(len(values)))
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return the central interval that covers the mean with probability `level`."""
+        """Return the central interval that covers the mean with probability `level`.
+
+        Args:
+            level: the probability of covering the mean.
+        """
         if not 0 < level < 1:
             raise ValueError(
                 f"Expected `level` to lie between 0 and 1; got {level}. Give 0.95 for 95 %."

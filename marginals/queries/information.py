@@ -53,7 +53,11 @@ class InformationMatrix:
     stderrs: Tensor
 
     def pair(self, a: int, b: int) -> Estimate:
-        """Return the estimate for two of the columns."""
+        """Return the estimate for two of the columns.
+
+        Args:
+            a, b: two of `columns`.
+        """
         for column in (a, b):
             if column not in self.columns:
                 raise ValueError(f"Expected one of the columns {list(self.columns)}; got {column}.")

@@ -37,6 +37,10 @@ class Modes(NamedModel):
         131 quantiles between 0.0001 and 0.9999, whose highest peaks are refined. An atom is the
         mode if it is as likely as the values around that point, within an interval as wide as 1 %
         of the range from the 1 % to the 99 % quantile.
+
+        Args:
+            column: any column.
+            given: evidence; None for none.
         """
         density, schema = self._parts()
         position = schema.index(column)

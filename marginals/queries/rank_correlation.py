@@ -31,7 +31,12 @@ _RANDOMISATIONS = 8  # independent scramblings of the points; their spread gives
 @final
 @dataclass(frozen=True)
 class RankCorrelations:
-    """Kendall's tau and Spearman's rho of two columns, each with its standard error."""
+    """Kendall's tau and Spearman's rho of two columns, each with its standard error.
+
+    Args:
+        kendall_tau: P(concordant) - P(discordant) of two draws.
+        spearman_rho: the correlation of levels.
+    """
 
     kendall_tau: Estimate
     spearman_rho: Estimate

@@ -57,6 +57,10 @@ class TableDensity(
         """Return the log density at `x`, per unit of the columns; log mass for discrete columns.
 
         Missing cells of `x` are marginalised. A dict gives a float, rows give one number each.
+
+        Args:
+            x: a dict, DataFrame or array of values; columns left out are marginalised.
+            given: evidence; None for none.
         """
         of = requests.values(self._parts()[1], x)
         value = self._conditional(of.evidence, given) + of.log_jacobian
@@ -64,27 +68,57 @@ class TableDensity(
         return requests.answer(value, given, x)
 
     def pdf(self, x: Any, given: Any = None) -> Any:
-        """Return the density at `x`; see `logpdf`."""
+        """Return the density at `x`; see `logpdf`.
+
+        Args:
+            x: as in `logpdf`.
+            given: evidence; None for none.
+        """
         return _exp(self.logpdf(x, given))
 
     def logcdf(self, x: Any, given: Any = None) -> Any:
-        """Return the log of P(every column <= its value in x)."""
+        """Return the log of P(every column <= its value in x).
+
+        Args:
+            x: a dict, DataFrame or array of upper ends; columns left out are marginalised.
+            given: evidence; None for none.
+        """
         return self._log_box(x, given, below=True)
 
     def cdf(self, x: Any, given: Any = None) -> Any:
-        """Return P(every column <= its value in x)."""
+        """Return P(every column <= its value in x).
+
+        Args:
+            x: as in `logcdf`.
+            given: evidence; None for none.
+        """
         return _exp(self.logcdf(x, given))
 
     def logsf(self, x: Any, given: Any = None) -> Any:
-        """Return the log of P(every column > its value in x)."""
+        """Return the log of P(every column > its value in x).
+
+        Args:
+            x: a dict, DataFrame or array of lower ends; columns left out are marginalised.
+            given: evidence; None for none.
+        """
         return self._log_box(x, given, below=False)
 
     def sf(self, x: Any, given: Any = None) -> Any:
-        """Return P(every column > its value in x)."""
+        """Return P(every column > its value in x).
+
+        Args:
+            x: as in `logsf`.
+            given: evidence; None for none.
+        """
         return _exp(self.logsf(x, given))
 
     def logprob(self, event: Mapping[Any, Any], given: Any = None) -> Any:
-        """Return the log probability of an event; see `prob`."""
+        """Return the log probability of an event; see `prob`.
+
+        Args:
+            event: a dict of cells by column.
+            given: evidence; None for none.
+        """
         density, boxes, known, joint = requests.event(*self._parts(), event, given)
         of, empty, count = boxes.evidence, boxes.empty, len(boxes.empty)
         with torch.inference_mode():
@@ -110,6 +144,11 @@ class TableDensity(
         """Return the probability of an event, a dict of intervals, sets and discrete values.
 
         A column may be both in the event and in a dict of evidence, as in P(age > 80 | age > 60).
+
+        Args:
+            event: a dict of cells by column: intervals, sets, unions, and values of columns in
+                which single values have mass.
+            given: evidence; None for none.
         """
         return _exp(self.logprob(event, given))
 
@@ -117,6 +156,9 @@ class TableDensity(
         """Answer a query string such as "P(income > 50000 | age = 40)".
 
         The answer prints itself; `.value` is the number, or the list of quantiles.
+
+        Args:
+            text: the query; the site's query table lists all forms.
         """
         self._parts()  # an unfitted model says so first
         return language.answer(self, text)
@@ -124,7 +166,13 @@ class TableDensity(
     # Quantiles and moments --------------------------------------------------------------------
 
     def ppf(self, q: Any, column: Any, given: Any = None) -> Any:
-        """Return quantiles of a column at levels `q`: a value, an array, or one row per `given`."""
+        """Return quantiles of a column at levels `q`: a value, an array, or one row per `given`.
+
+        Args:
+            q: a level or a list of levels between 0 and 1.
+            column: a column with an order.
+            given: evidence; None for none.
+        """
         density, schema = self._parts()
         position = schema.index(column)
         described = schema.columns[position]
@@ -144,7 +192,13 @@ class TableDensity(
         return values if len(shape) == 1 else np.asarray(values).reshape(tuple(shape))
 
     def interval(self, column: Any, level: float = 0.9, given: Any = None) -> Any:
-        """Return the central interval that holds the share `level`: a pair of values or arrays."""
+        """Return the central interval that holds the share `level`: a pair of values or arrays.
+
+        Args:
+            column: a column with an order.
+            level: the probability that the interval holds.
+            given: evidence; None for none.
+        """
         if not 0 < level < 1:
             raise ValueError(f"Expected `level` to lie between 0 and 1; got {level}.")
         ends = self.ppf([(1 - level) / 2, (1 + level) / 2], column, given)
@@ -154,13 +208,22 @@ class TableDensity(
         """Return the mean of a column: sums for integers, quadrature for continuous columns.
 
         The quadrature's relative error is about 1e-4 in float32, in which models are fitted.
+
+        Args:
+            column: a column of numbers or times.
+            given: evidence; None for none.
         """
         described, numbers, _ = self._moments(column, given)
         values = mean_values(described, numbers)
         return _item(values) if requests.is_single(given) else values
 
     def std(self, column: Any, given: Any = None) -> Any:
-        """Return the standard deviation of a column; see `mean`."""
+        """Return the standard deviation of a column; see `mean`.
+
+        Args:
+            column: a column of numbers or times.
+            given: evidence; None for none.
+        """
         described, _, numbers = self._moments(column, given)
         check_finite(described, "standard deviation", numbers)
         values: Any = numbers.numpy()
@@ -174,6 +237,11 @@ class TableDensity(
         """Draw rows: n in all, or n for each row of evidence, in its order.
 
         Columns with an exact value as evidence have this value.
+
+        Args:
+            n: the number of rows, for each row of evidence if `given` has rows.
+            given: evidence; None for none.
+            random_state: a seed or a numpy RandomState; None for new draws each time.
         """
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise ValueError(f"Expected `n` to be a whole number, 0 or more; got {n!r}.")
@@ -190,7 +258,11 @@ class TableDensity(
         return torch.tensor(array) if self._kind() == "tensor" else array
 
     def marginal(self, columns: Any) -> "TableView":
-        """Return the distribution of some columns."""
+        """Return the distribution of some columns.
+
+        Args:
+            columns: one column or several, in the order of the result.
+        """
         density, schema = self._parts()
         names = [columns] if isinstance(columns, str | int) else list(columns)
         positions = schema.positions(names)
@@ -198,7 +270,11 @@ class TableDensity(
         return TableView(density.marginal(positions), part, self._kind(), self._row_count())
 
     def condition(self, given: Any) -> "TableView":
-        """Return the distribution of the other columns given evidence."""
+        """Return the distribution of the other columns given evidence.
+
+        Args:
+            given: evidence on some of the columns.
+        """
         density, schema = self._parts()
         fixed = requests.given_columns(schema, given)
         rest = [i for i in range(len(schema)) if i not in fixed]
@@ -210,7 +286,11 @@ class TableDensity(
         return TableView(View(density, rest, known), part, self._kind())
 
     def distribution(self, given: Any = None) -> Any:
-        """Return a `torch.distributions.Distribution` on the model's scale."""
+        """Return a `torch.distributions.Distribution` on the model's scale.
+
+        Args:
+            given: evidence; None for none.
+        """
         density = self._parts()[0] if given is None else self.condition(given).module_
         return density.distribution()
 
@@ -250,7 +330,14 @@ class TableDensity(
 
 @final
 class TableView(TableDensity):
-    """A marginal or conditional of a fitted table, with the same questions."""
+    """A marginal or conditional of a fitted table, with the same questions.
+
+    Args:
+        density: the density of the view's columns.
+        schema: these columns.
+        kind: what `sample` returns: "frame", "array" or "tensor".
+        rows: the number of rows fitted, which scales `count`; None if the view has evidence.
+    """
 
     def __init__(
         self, density: Density, schema: Schema, kind: str = "frame", rows: int | None = None
@@ -262,12 +349,20 @@ class TableView(TableDensity):
         return f"TableView({', '.join(map(str, self.schema_.names))})"
 
     def reading(self, unknown: str) -> "TableView":
-        """Return the view that reads categories not seen in training as "error" or "missing"."""
+        """Return the view that reads categories not seen in training as "error" or "missing".
+
+        Args:
+            unknown: "error" or "missing".
+        """
         schema = self.schema_.reading(unknown)
         return TableView(self.module_, schema, self._fitted_kind, self.rows_)
 
     def score_samples(self, x: Any) -> Any:
-        """Return the log density of each row; missing cells are marginalised."""
+        """Return the log density of each row; missing cells are marginalised.
+
+        Args:
+            x: a DataFrame or array of rows.
+        """
         return self.logpdf(x)
 
     def _parts(self) -> tuple[Density, Schema]:

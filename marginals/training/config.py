@@ -141,7 +141,11 @@ class FitConfig:
             raise ValueError(f"Expected `{name}` to be {what}; got {getattr(self, name)!r}.")
 
     def replaced(self, settings: dict[str, Any]) -> "FitConfig":
-        """Return a copy with some settings replaced; reject unknown names."""
+        """Return a copy with some settings replaced; reject unknown names.
+
+        Args:
+            settings: new values by name.
+        """
         names = {field.name for field in dataclasses.fields(self)}
         for name in settings:
             if name not in names:

@@ -9,7 +9,16 @@ class FitError(RuntimeError):
 
 @dataclass(frozen=True)
 class Record:
-    """One evaluation: mean negative log-likelihoods in nats per row."""
+    """One evaluation: mean negative log-likelihoods in nats per row.
+
+    Args:
+        step: the number of training steps so far.
+        epoch: passes over the rows so far.
+        train_loss: the loss on training rows since the last record.
+        validation_loss: the loss on held-out rows.
+        learning_rate: the learning rate.
+        seconds: since the start of the fit.
+    """
 
     step: int
     epoch: float
