@@ -1,7 +1,6 @@
 """SQL functions of a fitted model, vectorised over Arrow batches of DuckDB."""
 
 import functools
-import importlib
 import itertools
 import re
 import threading
@@ -22,18 +21,14 @@ from marginals.engines.row_queries import query_probabilities
 from marginals.io.arrow_tables import ArrowRows, pyarrow
 from marginals.io.safe_files import Path
 from marginals.queries.table_density import TableDensity, TableView
+from marginals.runtime.extras import optional
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 
 
 def duckdb_module() -> Any:
     """Import DuckDB."""
-    try:
-        return importlib.import_module("duckdb")
-    except ImportError as error:
-        raise ImportError(
-            "Expected DuckDB to be installed for SQL; it is not. Run: pip install 'marginals[sql]'."
-        ) from error
+    return optional("duckdb", "marginals[sql]")
 
 
 def register(
