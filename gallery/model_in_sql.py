@@ -34,7 +34,7 @@ full = wine.copy()
 hidden = np.random.default_rng(0).random(wine.shape) < 1 / 8
 wine = wine.mask(hidden)
 
-model = MDMA(tensor="copula", width=4, max_steps=150, random_state=0).fit(wine)
+model = MDMA(tensor="ht", width=10, max_steps=200, random_state=0).fit(wine)
 
 # %% [markdown]
 # ## Register
