@@ -27,7 +27,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 
 
 def duckdb_module() -> Any:
-    """Import DuckDB."""
+    """Import DuckDB, and see that pyarrow is there, by which it passes rows."""
+    optional("pyarrow", "marginals[sql]")
     return optional("duckdb", "marginals[sql]")
 
 
@@ -69,6 +70,7 @@ def register(
     Returns:
         The connection.
     """
+    duckdb_module()
     if not _NAME.fullmatch(name):
         raise ValueError(
             f"Expected `name` to be letters, digits and underscores; got {name!r}. Choose a name "
