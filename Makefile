@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+LOWEST := .venv-lowest
+LOWEST_TESTS := tests/laws/test_mass.py tests/laws/test_marginals.py tests/estimators tests/cli tests/io tests/sql
 
 BROWSERS := chromium chromium-browser google-chrome
 TSC := $(VENV)/node/node_modules/.bin/tsc
 
-.PHONY: demo test lint types docs unit browser clean
+.PHONY: demo test lint types docs unit browser package lowest gallery clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -45,5 +47,23 @@ browser: $(STAMP)
 unit: $(STAMP) browser
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
+# The files of a release, in dist/. The tests build them too, and install the wheel without extras.
+package: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python -m twine check --strict dist/*
+
+# The pictures of docs/gallery.md.
+gallery: $(STAMP)
+	$(BIN)/python gallery/render.py
+
+# A part of the tests on the lowest supported versions, in an environment of its own. torch 2.6 comes
+# with several GB of CUDA libraries.
+lowest:
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet -c constraints-lowest.txt -e ".[arrow,causal,explore,plot,sql]" \
+	  pytest hypothesis httpx
+	$(LOWEST)/bin/python -m pytest -p no:cacheprovider -m "not slow" -W default $(LOWEST_TESTS)
+
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis build demo
+	rm -rf $(VENV) $(LOWEST) dist build .pytest_cache .ruff_cache .mypy_cache .hypothesis demo

@@ -6,7 +6,6 @@ causal-learn. tigramite is under the GPL and no dependency of any kind: its adap
 at run time for users who installed it themselves.
 """
 
-import importlib
 from typing import Any, final
 
 import numpy as np
@@ -14,19 +13,10 @@ import pandas as pd
 
 from marginals.causal.pc_search import RecordedTests, as_tester, check_one_result
 from marginals.estimators.mdma import MDMA
+from marginals.runtime.extras import optional
 
 NAME = "marginals"
-
-
-def required(module: str, package: str = '"marginals[causal]"') -> Any:
-    """Import an optional module, or say which package to install."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"Expected `{module.split('.')[0]}` to be installed; got: {error}. Run: pip install "
-            f"{package}."
-        ) from error
+EXTRA = "marginals[causal]"
 
 
 # causal-learn -----------------------------------------------------------------------------------
@@ -45,7 +35,7 @@ def register_causal_learn(name: str = NAME) -> type:
     Returns:
         the registered class.
     """
-    cit = required("causallearn.utils.cit")
+    cit = optional("causallearn.utils.cit", EXTRA)
 
     class IndependenceCIT(cit.CIT_Base):  # type: ignore[name-defined]
         """Run a model's independence test by column position."""
@@ -134,7 +124,7 @@ def tigramite_test(
         settings: arguments of `CondIndTest`.
     """
     check_one_result(options or {})
-    base = required("tigramite.independence_tests.independence_tests_base", "tigramite")
+    base = optional("tigramite.independence_tests.independence_tests_base", "tigramite")
 
     class IndependenceTest(base.CondIndTest):  # type: ignore[name-defined]
         """Run the independence test of a model of lagged columns."""

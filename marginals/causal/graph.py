@@ -5,16 +5,19 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 
-from marginals.causal.adapters import NAME, register_causal_learn, required
+from marginals.causal.adapters import EXTRA, NAME, register_causal_learn
 from marginals.causal.knowledge import knowledge_of, node_names, settled
 from marginals.causal.pc_search import RecordedTests, as_tester, names_of
+from marginals.runtime.extras import optional
 from marginals.structure.mixed_graph import directed_edges, undirected_edges
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 SUFFIXES = (".graphml", ".json", ".dot")
 
@@ -34,7 +37,7 @@ class CausalGraph:
         seconds: duration of the search, without the fit.
     """
 
-    graph: nx.DiGraph
+    graph: "nx.DiGraph"
     names: tuple[Any, ...]
     tests: pd.DataFrame
     alpha: float
@@ -74,9 +77,9 @@ class CausalGraph:
                 f"{str(path)!r}."
             )
         if suffix == ".graphml":
-            nx.write_graphml(_distinct(self.graph), target)
+            _networkx().write_graphml(_distinct(self.graph), target)
             return
-        content = nx.node_link_data(self.graph, edges="edges")
+        content = _networkx().node_link_data(self.graph, edges="edges")
         text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
         target.write_text(text if suffix == ".json" else dot(self.graph), encoding="utf-8")
 
@@ -120,7 +123,7 @@ def causal_graph(
         raise ValueError(f"Expected `alpha` to lie between 0 and 1; got {alpha}.")
     if max_cond_vars is not None and max_cond_vars < 0:
         raise ValueError(f"Expected `max_cond_vars` to be at least 0; got {max_cond_vars}.")
-    search = required("causallearn.search.ConstraintBased.PC")
+    search = optional("causallearn.search.ConstraintBased.PC", EXTRA)
     register_causal_learn()
     tester = as_tester(model_or_df, data, **options)
     started = time.perf_counter()
@@ -142,9 +145,10 @@ def causal_graph(
     return CausalGraph(graph, tuple(names), frame, alpha, time.perf_counter() - started)
 
 
-def dot(graph: nx.DiGraph) -> str:
+def dot(graph: "nx.DiGraph") -> str:
     r"""Return a mixed graph in Graphviz's language, each undirected edge once.
 
+    >>> import networkx as nx
     >>> print(dot(nx.DiGraph([("a", "b"), ("b", "c"), ("c", "b")])), end="")
     digraph {
       "a"; "b"; "c";
@@ -159,9 +163,9 @@ def dot(graph: nx.DiGraph) -> str:
     return "\n".join(["digraph {", f"  {nodes}", *lines, "}"]) + "\n"
 
 
-def _mixed(marks: Any, names: list[Any], tests: pd.DataFrame) -> nx.DiGraph:
+def _mixed(marks: Any, names: list[Any], tests: pd.DataFrame) -> "nx.DiGraph":
     """Read causal-learn's matrix: marks[j, i] = 1 and marks[i, j] = -1 for i -> j."""
-    graph = nx.DiGraph()
+    graph = _networkx().DiGraph()
     graph.add_nodes_from(names)
     tails = np.asarray(marks) == -1
     pairs = tests.groupby(["x", "y"], sort=False)  # names of mixed types have no order
@@ -176,11 +180,15 @@ def _mixed(marks: Any, names: list[Any], tests: pd.DataFrame) -> nx.DiGraph:
     return graph
 
 
-def _distinct(graph: nx.DiGraph) -> nx.DiGraph:
+def _distinct(graph: "nx.DiGraph") -> "nx.DiGraph":
     """Return the graph with names that differ as text; 1 and "1" become 1 and '1'."""
     if len({str(node) for node in graph.nodes}) == len(graph):
         return graph
-    return nx.relabel_nodes(graph, {node: repr(node) for node in graph.nodes})
+    return _networkx().relabel_nodes(graph, {node: repr(node) for node in graph.nodes})
+
+
+def _networkx() -> Any:
+    return optional("networkx", EXTRA)
 
 
 def _quoted(name: Any) -> str:

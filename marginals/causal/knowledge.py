@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import permutations
 from typing import Any
 
-from marginals.causal.adapters import required
+from marginals.causal.adapters import EXTRA
 from marginals.causal.pc_search import Pair
+from marginals.runtime.extras import optional
 
 _KEYS = ("required", "forbidden", "tiers")
 
@@ -19,7 +20,7 @@ def knowledge_of(known: Any, names: Sequence[Any]) -> Any:
             earliest to the latest under "tiers", where none causes an earlier one; or None.
         names: names of the columns.
     """
-    module = required("causallearn.utils.PCUtils.BackgroundKnowledge")
+    module = optional("causallearn.utils.PCUtils.BackgroundKnowledge", EXTRA)
     if known is None:
         return None
     if isinstance(known, module.BackgroundKnowledge):
@@ -58,7 +59,7 @@ def node_names(names: Sequence[Any]) -> list[str]:
 
 def nodes_of(names: Sequence[Any]) -> list[Any]:
     """Return causal-learn's nodes for columns with these names."""
-    module = required("causallearn.graph.GraphNode")
+    module = optional("causallearn.graph.GraphNode", EXTRA)
     return [module.GraphNode(name) for name in node_names(names)]
 
 

@@ -2,9 +2,11 @@
 
 from typing import Any, Literal
 
-import networkx as nx
 import numpy as np
 import pandas as pd
+
+from marginals.causal.adapters import EXTRA
+from marginals.runtime.extras import optional
 
 Convention = Literal["usual", "cdt"]
 
@@ -23,6 +25,7 @@ def shd(first: Any, second: Any, convention: Convention = "usual") -> int:
             edge a -> b, and [b, a] too if it is undirected. Columns may come in any order.
         convention: "usual" or "cdt".
 
+    >>> import networkx as nx
     >>> shd(nx.DiGraph([("a", "b")]), nx.DiGraph([("b", "a")]))
     1
     >>> shd(nx.DiGraph([("a", "b")]), nx.DiGraph([("b", "a")]), convention="cdt")
@@ -48,9 +51,11 @@ def adjacency(graph: Any, name: str = "graph") -> pd.DataFrame:
         graph: a networkx graph, a `CausalGraph` or such a frame.
         name: name of the argument in errors.
 
+    >>> import networkx as nx
     >>> adjacency(nx.DiGraph([("a", "b")])).astype(int).to_numpy().tolist()
     [[0, 1], [0, 0]]
     """
+    nx = optional("networkx", EXTRA)
     graph = graph if isinstance(graph, nx.Graph) else getattr(graph, "graph", graph)
     if isinstance(graph, nx.Graph):
         return nx.to_pandas_adjacency(graph, weight=None).astype(bool)

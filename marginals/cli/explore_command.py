@@ -8,6 +8,7 @@ from marginals.cli import options
 from marginals.cli.command import command
 from marginals.cli.models import load_model
 from marginals.cli.output import note
+from marginals.runtime.extras import optional
 
 # Rows of the data that are held in memory; of more, a random sample.
 _MOST_ROWS = 100_000
@@ -49,14 +50,10 @@ def explore(
 
     The page is served on this machine alone, at an address with a random token, until Ctrl-C.
     """
-    try:
-        from marginals.explorer.server import serve
-    except ImportError as error:
-        raise ImportError(
-            f"Expected starlette and uvicorn for the explorer; {error}. "
-            "Run: pip install 'marginals[explore]'."
-        ) from error
+    for module in ("starlette", "uvicorn"):
+        optional(module, "marginals[explore]")
     from marginals.engines.model_columns import renamed, text_dtypes
+    from marginals.explorer.server import serve
     from marginals.explorer.session import Session
     from marginals.io.row_sampling import sample
 

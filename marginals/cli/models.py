@@ -29,8 +29,13 @@ class OnRay:
 
 
 def on_ray(model: str, engine: Engine, workers: int | None) -> OnRay | None:
-    """Return how to run on Ray; None for this process."""
-    return OnRay(absolute(model), workers) if engine is Engine.ray else None
+    """Return how to run on Ray, or say how to install it; None for this process."""
+    if engine is not Engine.ray:
+        return None
+    from marginals.engines.ray_engine import ray_module
+
+    ray_module()
+    return OnRay(absolute(model), workers)
 
 
 def absolute(path: str) -> str:

@@ -10,6 +10,7 @@ from marginals.cli.command import command
 from marginals.cli.models import load_model, read_table
 from marginals.cli.output import note, print_json
 from marginals.io.safe_files import check_target
+from marginals.runtime.extras import optional
 
 Pairs = Annotated[
     str, typer.Option("--pairs", metavar="COLUMNS", help="Columns between commas; by default all.")
@@ -64,13 +65,5 @@ def demo() -> None:
 
 def plotting_module() -> Any:
     """Return `marginals.plotting`, drawing to files without a window."""
-    try:
-        import matplotlib as mpl
-
-        mpl.use("Agg")
-        return importlib.import_module("marginals.plotting")
-    except ImportError as error:
-        raise ImportError(
-            f"Expected matplotlib and marginals.plotting for pictures; {error}. "
-            "Run: pip install 'marginals[plot]'."
-        ) from error
+    optional("matplotlib", "marginals[plot]").use("Agg")
+    return importlib.import_module("marginals.plotting")

@@ -195,10 +195,10 @@ def _times(column: Column, numbers: Floats, missing: Flags) -> Any:
     return (series if own is None else series.dt.tz_localize("UTC").dt.tz_convert(own)).array
 
 
-def _bounds(column: Column) -> tuple[int | None, int | None]:
+def _bounds(column: Column) -> tuple[int, int]:
     """Return the first and the last time that the kind admits, in whole units."""
-    kind = column.kind
-    first = last = None
+    kind, whole = column.kind, np.iinfo(np.int64)
+    first, last = int(whole.min), int(whole.max)
     if not isinstance(kind, Continuous):  # few values, which need no bounds
         return first, last
     if kind.lower is not None:

@@ -6,7 +6,6 @@ same name, so a piece that runs twice leaves one part. Pieces and batches are th
 engine, and so are the numbers.
 """
 
-import importlib
 import logging
 from dataclasses import dataclass
 from typing import Any, final
@@ -27,18 +26,13 @@ from marginals.io.arrow_tables import ArrowRows, ArrowSink
 from marginals.io.row_groups import Piece, piece_batches, pieces
 from marginals.io.safe_files import FileError, Path
 from marginals.queries.table_files import load_view
+from marginals.runtime.extras import optional
 
 
 def ray_module() -> Any:
     """Import Ray."""
-    try:
-        importlib.import_module("ray.data")
-        return importlib.import_module("ray")
-    except ImportError as error:
-        raise ImportError(
-            "Expected Ray to be installed for --engine ray; it is not. Run: pip install "
-            "'marginals[ray]'."
-        ) from error
+    optional("ray.data", "marginals[ray]")  # a plain Ray comes without its packages
+    return optional("ray", "marginals[ray]")
 
 
 def run(

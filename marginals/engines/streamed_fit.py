@@ -12,12 +12,13 @@ from marginals.columns import Categorical, Schema, encode, infer
 from marginals.columns.plain_values import in_order
 from marginals.engines import model_columns
 from marginals.engines.row_stream import RowStream, in_single_precision
-from marginals.estimators.mdma import MDMA, device_of
+from marginals.estimators.mdma import MDMA
 from marginals.io.arrow_tables import pyarrow, to_pandas
 from marginals.io.row_groups import piece_batches, pieces, table_schema
 from marginals.io.row_sampling import Sample, sample
 from marginals.io.safe_files import Path
 from marginals.queries.named_rows import places, seed_of
+from marginals.runtime.devices import device_of
 from marginals.training import ranks
 
 _SAMPLE = 100_000  # rows that show the kinds of columns, and that the model starts from

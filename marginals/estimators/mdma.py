@@ -23,6 +23,7 @@ from marginals.estimators.updating import UpdateResult, updated
 from marginals.io.model_files import save
 from marginals.queries import TableDensity, TableView
 from marginals.queries.named_rows import places, seed_of
+from marginals.runtime.devices import device_of
 from marginals.selection.recipes import single_recipe
 from marginals.selection.search import Found, search
 from marginals.structure import Tree
@@ -485,19 +486,6 @@ def restore(density: Density, schema: Schema, extra: Mapping[str, Any]) -> MDMA:
 # The options of a single model, and of its training.
 _BUILD = ("tensor", "width", "leaves", "depth", "hidden", "rank", "common", "tree")
 _TRAINING = ("noise", "learning_rate", "batch_size", "max_steps")
-
-
-def device_of(name: str | None) -> torch.device:
-    """Return a device by its name; None is a GPU if there is one."""
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as cause:
-        raise ValueError(
-            f"Expected `device` to be 'cpu' or 'cuda', and torch to have it; got {name!r} "
-            f"({str(cause).splitlines()[0]})."
-        ) from None
 
 
 def _plain(value: Any) -> bool:

@@ -11,6 +11,7 @@ from marginals.explorer.evidence_json import ImpossibleError, RequestError
 from marginals.explorer.front_end import one_module, style
 from marginals.explorer.session import Session
 from marginals.queries import TableDensity
+from marginals.runtime.extras import optional
 
 
 def explore(model: TableDensity, data: Any = None) -> Any:
@@ -20,15 +21,9 @@ def explore(model: TableDensity, data: Any = None) -> Any:
         model: a fitted `MDMA`, or a view of one.
         data: rows to compare with, a DataFrame.
     """
-    try:
-        import anywidget
-    except ImportError as error:
-        raise ImportError(
-            f"Expected anywidget to be installed; got: {error}. Run: "
-            'pip install "marginals[explore]".'
-        ) from error
+    anywidget = optional("anywidget", "marginals[explore]")
 
-    class Explorer(anywidget.AnyWidget):
+    class Explorer(anywidget.AnyWidget):  # type: ignore[name-defined]
         """Answer the messages of the front end."""
 
         _esm = one_module()

@@ -1,6 +1,5 @@
 """Parquet and Arrow files by pyarrow, which only these formats need."""
 
-import importlib
 import io
 import os
 from collections.abc import Collection, Generator, Mapping, Sequence
@@ -10,8 +9,8 @@ from typing import Any, final
 import numpy as np
 import pandas as pd
 
-from marginals.io.safe_files import FileError
 from marginals.io.stored_rows import Edit, check_distinct
+from marginals.runtime.extras import optional
 
 _ARROW_FILE = b"ARROW1"  # how a file starts; a stream, as it comes through a pipe, does not
 
@@ -20,13 +19,7 @@ Source = str | io.BytesIO  # a path, or the bytes that came through a pipe
 
 def pyarrow(module: str = "") -> Any:
     """Import pyarrow or one of its modules."""
-    try:
-        return importlib.import_module(f"pyarrow.{module}" if module else "pyarrow")
-    except ImportError as error:
-        raise FileError(
-            "Expected pyarrow to be installed for Parquet and Arrow files; it is not. "
-            "Run: pip install 'marginals[arrow]'."
-        ) from error
+    return optional(f"pyarrow.{module}" if module else "pyarrow", "marginals[arrow]")
 
 
 def open_parquet(source: Source) -> Any:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from marginals.runtime.extras import optional
+
 Axes = Any  # matplotlib is optional, so its types cannot be named here
 
 WIDTH = 7.0  # inches, the text block of a printed page
@@ -18,14 +20,7 @@ CATEGORIES = (BLUE, DATA, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000",
 
 def pyplot() -> Any:
     """Import and return `matplotlib.pyplot`."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            f"Expected matplotlib to be installed; got: {error}. Run: "
-            'pip install "marginals[plot]".'
-        ) from error
-    return plt
+    return optional("matplotlib.pyplot", "marginals[plot]")
 
 
 def axes_or_new(ax: Axes, size: tuple[float, float] = (WIDTH / 2, 2.6)) -> Axes:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from marginals.plotting.canvas import BLUE, GREY, LIGHT, SIZE, WIDTH, Axes, axes_or_new, wrapped
+from marginals.runtime.extras import optional
 from marginals.structure.mixed_graph import directed_edges, undirected_edges
 
 _LETTERS = 10  # per line of a name; longer names are broken in two or shortened
@@ -17,8 +18,7 @@ def graph(network: Any, *, ax: Axes = None) -> Axes:
         network: a `networkx.DiGraph`, in which an undirected edge appears both ways.
         ax: axes to draw on; by default a new figure.
     """
-    import networkx as nx
-
+    nx = optional("networkx", "marginals[causal]")
     side = min(WIDTH, 2.2 + 0.3 * len(network))
     ax = axes_or_new(ax, (side, side))
     places = _places(network)
@@ -41,8 +41,7 @@ def graph(network: Any, *, ax: Axes = None) -> Axes:
 
 def _places(network: Any) -> Any:
     """Return a layout, the same in every run, with columns as far apart as their paths are long."""
-    import networkx as nx
-
+    nx = optional("networkx", "marginals[causal]")
     plain = network.to_undirected()
     ring = nx.circular_layout(plain)
     if len(plain) < 3 or plain.number_of_edges() == 0:

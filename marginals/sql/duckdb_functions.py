@@ -1,7 +1,6 @@
 """SQL functions of a fitted model, vectorised over Arrow batches of DuckDB."""
 
 import functools
-import importlib
 import itertools
 import re
 import threading
@@ -22,18 +21,15 @@ from marginals.engines.row_queries import query_probabilities
 from marginals.io.arrow_tables import ArrowRows, pyarrow
 from marginals.io.safe_files import Path
 from marginals.queries.table_density import TableDensity, TableView
+from marginals.runtime.extras import optional
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 
 
 def duckdb_module() -> Any:
-    """Import DuckDB."""
-    try:
-        return importlib.import_module("duckdb")
-    except ImportError as error:
-        raise ImportError(
-            "Expected DuckDB to be installed for SQL; it is not. Run: pip install 'marginals[sql]'."
-        ) from error
+    """Import DuckDB, and see that pyarrow is there, by which it passes rows."""
+    optional("pyarrow", "marginals[sql]")
+    return optional("duckdb", "marginals[sql]")
 
 
 def register(
@@ -74,6 +70,7 @@ def register(
     Returns:
         The connection.
     """
+    duckdb_module()
     if not _NAME.fullmatch(name):
         raise ValueError(
             f"Expected `name` to be letters, digits and underscores; got {name!r}. Choose a name "

@@ -181,7 +181,7 @@ def test_lagged() -> None:
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     base = "tigramite.independence_tests.independence_tests_base"
     monkeypatch.setitem(sys.modules, base, None)
-    with pytest.raises(ImportError, match="Run: pip install tigramite"):
+    with pytest.raises(ImportError, match=r'Run: pip install "tigramite"'):
         tigramite_test()
     monkeypatch.setitem(sys.modules, "causallearn.utils.cit", None)
     with pytest.raises(ImportError, match=r'Run: pip install "marginals\[causal\]"'):

@@ -108,9 +108,9 @@ def test_dependence(run: Run) -> None:
 
 
 def test_plot_without_plotting(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "marginals.plotting", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = run("plot", "model.mdma", "-o", "x.png", code=1)
-    assert "pip install 'marginals[plot]'" in done.stderr
+    assert 'pip install "marginals[plot]"' in done.stderr
 
 
 def test_plot(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

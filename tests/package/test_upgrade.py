@@ -1,0 +1,30 @@
+"""Code written for an earlier version runs: no name, argument or option of it has gone."""
+
+import inspect
+import json
+from functools import reduce
+from pathlib import Path
+
+import pytest
+import typer
+
+import marginals
+from marginals.cli import app
+
+# The names at the top of the package, their methods and arguments, and the options of commands.
+INTERFACE = json.loads((Path(__file__).parent / "interface_0_1_0.json").read_text())
+
+
+@pytest.mark.parametrize("name", [name for name in INTERFACE if not name.startswith("marginals ")])
+def test_names_and_arguments_are_still_there(name: str) -> None:
+    thing = reduce(getattr, name.split("."), marginals)
+    if INTERFACE[name]:
+        assert set(INTERFACE[name]) <= set(inspect.signature(thing).parameters)  # type: ignore[arg-type]
+
+
+def test_commands_and_options_are_still_there() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for name, options in INTERFACE.items():
+        if name.startswith("marginals "):
+            own = {word for p in commands[name.split()[1]].params for word in p.opts}
+            assert set(options) <= own
