@@ -28,6 +28,8 @@ def read_rows(schema: Schema, rows: Sequence[Mapping[Any, Any]]) -> list[dict[in
         schema: of the fitted table.
         rows: cells by name or position of a column, as users write them.
     """
+    if len(rows) == 1:
+        return [read_cells(schema, rows[0])]
     found: list[dict[int, Cell]] = []
     waiting: dict[int, list[tuple[int, Exact | Interval]]] = {}
     for at, row in enumerate(rows):

@@ -296,8 +296,9 @@ def _read_cell(column: Column, value: Any, strict: Strict) -> Cell:
         return cell
     if categorical and not column.ordered:
         return _categories_between(column, cell)
-    low = None if cell.low is None else _snapped(column, cell.low)
-    high = None if cell.high is None else _snapped(column, cell.high)
+    numbers_of = [number_of(column, end) for end in (cell.low, cell.high) if end is not None]
+    ends = iter(column.axis.snapped(np.array(numbers_of)).tolist())
+    low, high = (None if end is None else next(ends) for end in (cell.low, cell.high))
     if any(end is not None and np.isnan(end) for end in (low, high)):
         return MISSING
     if low == np.inf or high == -np.inf:

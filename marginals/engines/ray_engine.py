@@ -6,8 +6,6 @@ same name, so a piece that runs twice leaves one part. Pieces and batches are th
 engine, and so are the numbers.
 """
 
-import importlib
-import logging
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -15,6 +13,7 @@ import torch
 
 from marginals.engines import model_columns
 from marginals.engines.arrow_function import ArrowFunction
+from marginals.engines.ray_cluster import join_cluster
 from marginals.engines.row_jobs import draw_counts, drawn_batch
 from marginals.io.addresses import (
     is_folder,
@@ -27,18 +26,6 @@ from marginals.io.arrow_tables import ArrowRows, ArrowSink
 from marginals.io.row_groups import Piece, piece_batches, pieces
 from marginals.io.safe_files import FileError, Path
 from marginals.queries.table_files import load_view
-
-
-def ray_module() -> Any:
-    """Import Ray."""
-    try:
-        importlib.import_module("ray.data")
-        return importlib.import_module("ray")
-    except ImportError as error:
-        raise ImportError(
-            "Expected Ray to be installed for --engine ray; it is not. Run: pip install "
-            "'marginals[ray]'."
-        ) from error
 
 
 def run(
@@ -90,15 +77,10 @@ def sample(
 
 def _run(work: Any, count: int, output: str, workers: int | None, address: str | None) -> int:
     """Run so many pieces of work; Ray restarts actors that die, and runs their pieces again."""
-    ray = ray_module()
+    ray, cpus, gpus = join_cluster(address)
     _prepare(output)
-    logging.getLogger("ray.data").setLevel(logging.WARNING)
-    if not ray.is_initialized():
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
-    resources = ray.cluster_resources()
-    gpus, cpus = (int(resources.get(kind, 0)) for kind in ("GPU", "CPU"))
     most = max(1, min(workers or gpus or cpus, count))
     done = ray.data.range(count, override_num_blocks=count).map_batches(
         _Worker,

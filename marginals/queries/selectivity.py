@@ -23,11 +23,12 @@ from marginals.language.conditions import to_cells
 from marginals.numerics.ghk import TOLERANCE
 from marginals.queries.estimate import Estimate
 from marginals.queries.named_rows import NamedModel
+from marginals.runtime.derived import freeze
 
 Floats = npt.NDArray[np.float64]
 
-# The copies in double precision of densities that were asked for counts, with their versions.
-_PRECISE: WeakKeyDictionary[Density, tuple[int, Density]] = WeakKeyDictionary()
+# Copies of densities that were asked for counts.
+_PRECISE: "WeakKeyDictionary[Density, _Precise]" = WeakKeyDictionary()
 
 # Quasi-Monte Carlo exceeds its tolerance in about one of a thousand cases: 3.3 standard errors.
 _STANDARD_ERRORS = 3.3
@@ -117,13 +118,25 @@ def log_masses(
 
 
 def _precise(density: Density) -> Density:
-    """Return a copy in double precision, so that counts add up to a rounding error of 1e-12."""
-    version = sum(part._version for part in density.parameters())
+    """Return a frozen copy in double precision: counts add up to a rounding error of 1e-12."""
     found = _PRECISE.get(density)
-    if found is None or found[0] != version:  # parameters changed in the meantime
-        found = version, copy.deepcopy(density).double()
-        _PRECISE[density] = found
-    return found[1]
+    if found is None or not found.is_current(density):
+        found = _PRECISE[density] = _Precise(density)
+    return found.copy
+
+
+@final
+class _Precise:
+    """A copy of a density in double precision, with the parameters that it was made from."""
+
+    def __init__(self, density: Density) -> None:
+        self.parameters = [part.detach().clone() for part in density.parameters()]
+        self.copy = copy.deepcopy(density).double()
+        freeze(self.copy)
+
+    def is_current(self, density: Density) -> bool:
+        """Compare bit by bit: no change, by training, loading or hand, leaves a stale count."""
+        return all(map(torch.equal, density.parameters(), self.parameters))
 
 
 def _events(schema: Schema, queries: Sequence[Any]) -> list[dict[int, Cell]]:
