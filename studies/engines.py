@@ -66,7 +66,7 @@ def measure(settings: Settings, seed: int, context: Context, job: Record) -> Rec
     return {name: found[name] for name in ("seconds", "peak_mb")}
 
 
-def make(folder: Path, rows: int, columns: int, seed: int) -> None:
+def make(folder: Path, rows: int, columns: int, seed: int, dtype: str = "float64") -> None:
     """Write a folder of Parquet files of normal columns that depend on two hidden ones."""
     pa, parquet = installed("pyarrow"), installed("pyarrow.parquet")
     rng = np.random.default_rng(seed)
@@ -74,7 +74,8 @@ def make(folder: Path, rows: int, columns: int, seed: int) -> None:
     folder.mkdir()
     for number, start in enumerate(range(0, rows, 10 * GROUP)):
         count = min(10 * GROUP, rows - start)
-        values = rng.normal(size=(count, 2)) @ loadings + rng.normal(size=(count, columns))
+        hidden, noise = (rng.standard_normal((count, n), dtype) for n in (2, columns))
+        values = hidden @ loadings.astype(dtype) + noise
         data = pa.table({f"x{i}": values[:, i] for i in range(columns)})
         parquet.write_table(data, folder / f"part-{number:04d}.parquet", row_group_size=GROUP)
 
