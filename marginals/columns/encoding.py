@@ -120,7 +120,13 @@ class _Part(NamedTuple):
 
 
 def encode(
-    schema: Schema, frame: Any, upper: Any = None, columns: Any = None, *, strict: Strict = "all"
+    schema: Schema,
+    frame: Any,
+    upper: Any = None,
+    columns: Any = None,
+    *,
+    strict: Strict = "all",
+    masses: bool = False,
 ) -> Encoded:
     """Encode a table: a DataFrame with some of the columns by name, or an array of all of them.
 
@@ -132,6 +138,8 @@ def encode(
         columns: selects columns of a frame, and names those of an array.
         strict: which values that a column cannot take raise an error; the others make their row
             empty. "declared" spares those beyond inferred bounds, or not in an inferred table.
+        masses: whether exact values must have their probability; those with only a density raise
+            an error.
     """
     frame, positions = matched(schema, frame, columns)
     high = {} if upper is None else upper_columns(schema, frame, upper)
@@ -141,7 +149,9 @@ def encode(
             column, series = schema.columns[i], column_of(frame, place)
             ends = read_ends(column, series, high.get(i))
             check_possible(column.axis, series, ends, strict)
-            parts.append(_part(column.axis, ends))
+            if masses and ends.low is ends.high:
+                _check_masses(column, ends.low)
+            parts.append(_part(column.axis, ends, masses))
     return _assembled(parts, positions, len(frame))
 
 
@@ -261,6 +271,13 @@ def _values_in(axis: Axis, cell: OneOf | AnyOf) -> Floats:
         return np.array(cell.values, dtype=np.float64)
     every = axis.numbers(np.arange(len(axis.column.listed or ()), dtype=np.float64))
     return np.array([value for value in every.tolist() if contains(cell, value)])
+
+
+def _check_masses(column: Column, values: Floats) -> None:
+    """Refuse values that have only a density."""
+    known = values[~np.isnan(values)]
+    if not bool((column.axis.has_mass(known) | column.axis.wrong(known)).all()):
+        raise NoProbabilityError(column.name)
 
 
 def has_mass(column: Column, cell: Cell) -> bool:

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -15,7 +16,13 @@ from marginals.cells.cell import Cell, Interval
 from marginals.cells.evidence import Evidence
 from marginals.columns import Schema
 from marginals.columns.cell_rows import encode_rows, has_gaps, read_rows
-from marginals.columns.encoding import NoProbabilityError, encode_boxes, has_mass
+from marginals.columns.encoding import (
+    Encoded,
+    NoProbabilityError,
+    encode,
+    encode_boxes,
+    has_mass,
+)
 from marginals.densities import Density, Mixture
 from marginals.densities.coupled import CoupledDensity
 from marginals.language import parse, parse_conditions
@@ -64,11 +71,12 @@ class Selectivity(NamedModel):
 
         Args:
             query: conditions such as "age > 40, city in {Oslo, Bergen}", or an event as a dict, as
-                in `prob`; or a list of them.
+                in `prob`; or a list of them. Or a DataFrame with a query in each row: a column of
+                pandas intervals has ranges, others have single values, and missing cells are free.
             rows: the number of rows of the table; by default those fitted.
 
         Returns:
-            An `Estimate` of the number of rows; for a list, `Counts` with arrays.
+            An `Estimate` of the number of rows; for several queries, `Counts` with arrays.
         """
         density, schema = self._parts()
         total = self._row_count() if rows is None else rows
@@ -77,9 +85,13 @@ class Selectivity(NamedModel):
                 "Expected `rows`, the number of rows of the table: views do not know it. Give it."
             )
         single = isinstance(query, str | Mapping)
-        events = _events(schema, [query] if single else query)
         with torch.no_grad():
-            log_values, error = log_masses(_precise(density), schema, events)
+            if isinstance(query, pd.DataFrame):
+                boxes = encode(schema.reading("error"), query, strict="none", masses=True)
+                log_values, error = _box_masses(_precise(density), boxes)
+            else:
+                events = _events(schema, [query] if single else query)
+                log_values, error = log_masses(_precise(density), schema, events)
         value = total * log_values.exp().numpy()
         stderr = value * error.numpy() / _STANDARD_ERRORS
         if single:
@@ -106,15 +118,19 @@ def log_masses(
     plain = [at for at, event in enumerate(events) if at not in set(several)]
     if plain:
         rows = encode_rows(schema, [events[at] for at in plain])
-        found = density.log_value(rows.evidence).double().cpu()
-        value[plain] = torch.where(rows.empty, -torch.inf, found)
-        error[plain] = _relative_error(density, rows.evidence)
+        value[plain], error[plain] = _box_masses(density, rows)
     for at in several:
-        boxes = encode_boxes(schema, events[at], tuple(events[at]))
-        found = density.log_value(boxes.evidence).double().cpu()
-        value[at] = torch.where(boxes.empty, -torch.inf, found).logsumexp(0)
-        error[at] = _relative_error(density, boxes.evidence).max()
-    return value.clamp_max(0.0), error  # rounding may take a probability past one
+        found, errors = _box_masses(density, encode_boxes(schema, events[at], tuple(events[at])))
+        value[at], error[at] = found.logsumexp(0).clamp_max(0.0), errors.max()
+    return value, error
+
+
+def _box_masses(density: Density, boxes: Encoded) -> tuple[Tensor, Tensor]:
+    """Return the log probabilities of encoded boxes, (N,), and bounds on their errors, (N,)."""
+    found = density.log_value(boxes.evidence).double().cpu()
+    value = torch.where(boxes.empty, -torch.inf, found)
+    # Rounding may take a probability past one.
+    return value.clamp_max(0.0), _relative_error(density, boxes.evidence)
 
 
 def _precise(density: Density) -> Density:

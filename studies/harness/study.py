@@ -129,6 +129,7 @@ MODULES = {
     **{"causal-speed": "causal", "anomalies": "anomalies", "imputation": "imputation"},
     **{"prediction": "prediction", "synthesis": "synthesis", "speed": "speed"},
     **{"files": "files", "latency": "latency", "selectivity": "selectivity"},
+    **{"consistency": "selectivity"},
     **{"engines": "engines", "large-fit": "large_fit"},
 }
 

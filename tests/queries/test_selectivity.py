@@ -132,3 +132,17 @@ def test_single_counts_equal_those_of_a_batch(model: MDMA) -> None:
     together = model.count(EVENTS).value
     alone = [model.count(event).value for event in EVENTS]
     np.testing.assert_allclose(alone, together, rtol=1e-12)
+
+
+def test_rows_of_a_table_are_boxes(model: MDMA) -> None:
+    """Ranges, single values and free cells, as in a list of dicts."""
+    ages = pd.arrays.IntervalArray.from_tuples([(30, 40), (20, 70), np.nan], closed="both")
+    boxes = pd.DataFrame({"age": ages, "city": ["Oslo", None, "Rome"], "grade": [np.nan, 1.5, 1.0]})
+    events: list[dict[str, Any]] = [
+        {"age": pd.Interval(30, 40, closed="both"), "city": "Oslo"},
+        {"age": pd.Interval(20, 70, closed="both"), "grade": 1.5},
+    ]
+    found = model.count(boxes).value
+    np.testing.assert_array_equal(found, [*model.count(events).value, 0.0])
+    with pytest.raises(ValueError, match="Expected an interval for continuous column 'income'"):
+        model.count(pd.DataFrame({"income": [300.0]}))
