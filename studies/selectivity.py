@@ -102,7 +102,7 @@ def _predicate(
 ) -> Predicate:
     if name not in spans:
         return Predicate(name, str(centre), str(centre))
-    whole = isinstance(centre, int | np.integer)
+    whole = isinstance(spans[name][0], int | np.integer)  # a row of numbers is one of floats
     value = int(centre) if whole else float(centre)
     if distinct[name] <= FEW_VALUES and random.random() < 0.5:
         return Predicate(name, value, value)

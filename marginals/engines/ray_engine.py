@@ -6,6 +6,7 @@ same name, so a piece that runs twice leaves one part. Pieces and batches are th
 engine, and so are the numbers.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -14,7 +15,7 @@ import torch
 from marginals.engines import model_columns
 from marginals.engines.arrow_function import ArrowFunction
 from marginals.engines.ray_cluster import join_cluster
-from marginals.engines.row_jobs import draw_counts, drawn_batch
+from marginals.engines.row_jobs import Rows, draw_counts, drawn_batch
 from marginals.io.addresses import (
     is_folder,
     joined,
@@ -140,18 +141,14 @@ class _TablePieces:
 
     def __call__(self, number: int) -> int:
         piece, self.function.device = self.pieces[number], self.device
-        start, written = piece.start, 0
-        with writing_address(_part(self.output, number)) as file:
-            sink = ArrowSink(file, "parquet", stream=False)
-            for place, table in enumerate(
-                piece_batches(piece, self.function.most_rows, self.columns)
-            ):
-                for part in self.function.rows(ArrowRows(table), piece.batch + place, start):
-                    sink.append(part)
-                    written += len(part)
-                start += table.num_rows
-            sink.close()
-        return written
+        return _write_part(self.output, number, self._rows(piece))
+
+    def _rows(self, piece: Piece) -> Iterator[Rows]:
+        start = piece.start
+        batches = piece_batches(piece, self.function.most_rows, self.columns)
+        for place, table in enumerate(batches):
+            yield from self.function.rows(ArrowRows(table), piece.batch + place, start)
+            start += table.num_rows
 
 
 @final
@@ -169,14 +166,17 @@ class _Draws:
 
     def __call__(self, number: int) -> int:
         self.view = self.view or load_view(self.model, self.device)
-        count = self.counts[number]
-        drawn = drawn_batch(self.view, count, self.given, self.seed, number)
-        with writing_address(_part(self.output, number)) as file:
-            sink = ArrowSink(file, "parquet", stream=False)
-            sink.append(drawn)
-            sink.close()
-        return count
+        drawn = drawn_batch(self.view, self.counts[number], self.given, self.seed, number)
+        return _write_part(self.output, number, [drawn])
 
 
-def _part(output: str, number: int) -> str:
-    return joined(output, f"part-{number:06d}.parquet")
+def _write_part(output: str, number: int, parts: Iterable[Rows]) -> int:
+    """Write a part of the output, whole or not at all; return its rows."""
+    written = 0
+    with writing_address(joined(output, f"part-{number:06d}.parquet")) as file:
+        sink = ArrowSink(file, "parquet", stream=False)
+        for part in parts:
+            sink.append(part)
+            written += len(part)
+        sink.close()
+    return written
