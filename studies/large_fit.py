@@ -76,12 +76,9 @@ def resident(process: int) -> int:
 
 def tables(records: Records, paper: Paper) -> str:
     """Return a line for each size."""
-    head = ["rows", "files, MB", "seconds", "peak, MB", "model, MB", "steps of the best member"]
+    head = ["rows", "files, MB", "seconds", "peak of all processes, MB"]
     lines = [
-        [
-            *(f"{r['rows']:,}", f"{r['file_mb']:,}", f"{r['seconds']:.0f}", f"{r['peak_mb']:,}"),
-            *(f"{r['model_mb']:g}", f"{r['steps']:,}"),
-        ]
+        [f"{r['rows']:,}", f"{r['file_mb']:,}", f"{r['seconds']:.0f}", f"{r['peak_mb']:,}"]
         for r in records
     ]
     return table(head, lines)

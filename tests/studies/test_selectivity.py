@@ -9,7 +9,7 @@ from studies.selectivity import divided_boxes, drawn_queries, violations
 
 def _table() -> pd.DataFrame:
     rng = np.random.default_rng(0)
-    minute = np.arange(300)
+    minute = np.arange(300) // 3
     return pd.DataFrame({"minute": minute, "power": np.sin(minute / 40) + rng.normal(size=300)})
 
 
