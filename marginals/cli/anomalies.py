@@ -58,7 +58,7 @@ def anomalies(
     from marginals.engines import Anomalies
     from marginals.engines.row_jobs import anomaly_detector
 
-    fitted = load_model(model, handle_unknown and handle_unknown.value)
+    fitted = load_model(model, handle_unknown)
     if output is not None:
         job, ray = Anomalies(list(keep or [])), on_ray(model, engine, workers)
         run_job("anomalies", fitted, job, data, output, on_ray=ray, format=format, json=json)

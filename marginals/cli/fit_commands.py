@@ -8,7 +8,7 @@ import typer
 
 from marginals.cli import options
 from marginals.cli.command import command
-from marginals.cli.models import load_estimator, named, without
+from marginals.cli.models import absolute, load_estimator, named, without
 from marginals.cli.output import note, print_json, print_table
 from marginals.io.safe_files import check_target
 
@@ -38,7 +38,12 @@ Seconds = Annotated[
 ]
 Rows = Annotated[
     int,
-    typer.Option("--rows", min=1, help="The most rows to fit; of more, a random sample."),
+    typer.Option(
+        "--rows",
+        min=1,
+        help="The most rows in memory. Of more, Parquet and Arrow tables are streamed, and of text "
+        "files a random sample is fitted.",
+    ),
 ]
 Effort = Annotated[
     str,
@@ -47,20 +52,31 @@ Effort = Annotated[
 Width = Annotated[int | None, typer.Option("--width", min=1, help="Number of components.")]
 
 Stream = Annotated[
-    bool,
+    bool | None,
     typer.Option(
-        "--stream",
-        help="Train one model on all rows of a Parquet or Arrow table or folder, row group by row "
-        "group; memory does not grow with the table. So does a fit that torchrun started.",
+        "--stream/--no-stream",
+        help="Train on all rows of a Parquet or Arrow table or folder, row group by row group, so "
+        "that memory does not grow with the table; or fit a random sample. By default all rows are "
+        "streamed if they are more than --rows, and by torchrun or Ray.",
     ),
 ]
 Buffer = Annotated[
-    int, typer.Option("--buffer", min=1, help="Rows in memory at a time, with --stream.")
+    int, typer.Option("--buffer", min=1, help="Rows in memory at a time while streaming.")
 ]
 Checkpoint = Annotated[
     str | None,
     typer.Option(
-        "--checkpoint", metavar="FILE", help="Resume from this file, with --stream; kept current."
+        "--checkpoint",
+        metavar="FILE",
+        help="Resume the streamed fit of a single model from this file; kept current.",
+    ),
+]
+RunsOn = Annotated[
+    options.Engine,
+    typer.Option(
+        "--engine",
+        help="ray: stream, and fit the models of the mixture on the workers of a Ray cluster "
+        "(RAY_ADDRESS, else one on this machine), which can all read DATA.",
     ),
 ]
 Settings = Annotated[
@@ -80,7 +96,9 @@ def add(app: typer.Typer) -> None:
         "marginals fit data.csv -o model.mdma -c age=integer -c 'city=categorical' "
         "-c 'price=continuous(lower=0, resolution=0.01)'",
         "marginals fit train.parquet -o model.mdma --validation valid.parquet --width 64",
-        "marginals fit large.parquet -o model.mdma --rows 200000 --seed 1",
+        "marginals fit folder/ -o model.mdma",
+        "marginals fit s3://bucket/folder -o model.mdma --engine ray --effort best",
+        "marginals fit large.parquet -o model.mdma --rows 200000 --no-stream --seed 1",
         "marginals fit data.csv -o model.mdma --set tensor=cp --set learning_rate=0.005",
         "marginals fit folder/ -o model.mdma --stream --set tensor=ht --checkpoint fit.part",
         "torchrun --nproc-per-node 2 -m marginals fit folder/ -o model.mdma --set tensor=ht",
@@ -100,17 +118,20 @@ def fit(
     rows: Rows = 1_000_000,
     width: Width = None,
     handle_unknown: options.HandleUnknown = None,
-    stream: Stream = False,
-    buffer: Buffer = 1_000_000,
+    stream: Stream = None,
+    buffer: Buffer = 262_144,
     checkpoint: Checkpoint = None,
+    engine: RunsOn = options.Engine.local,
+    workers: options.Workers = None,
     settings: Settings = None,
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
     """Learn the joint distribution of a table and write it to a file.
 
-    From a file with more than --rows rows, a random sample is fitted, with every category of the
-    whole file; memory holds only the sample.
+    Of a Parquet or Arrow table with more than --rows rows, all rows are streamed; of a text file, a
+    random sample is fitted, with every category of the whole file. Memory holds only the sample or
+    the buffer.
     """
     check_target(output, "--output")  # before the fit, not after it
     from marginals.cli.specs import parse_spec
@@ -119,9 +140,17 @@ def fit(
     model = _estimator(settings or [], effort=effort, width=width, max_seconds=max_seconds)
     if handle_unknown is not None:
         model.set_params(handle_unknown=handle_unknown.value)
-    if stream or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    on_ray = engine is options.Engine.ray
+    if _streams(data, rows) if stream is None and not on_ray else stream or on_ray:
+        if validation is not None:
+            raise typer.BadParameter("--validation needs --no-stream: streams hold out rows.")
         model.set_params(columns=kinds or None, random_state=seed)
-        facts = _streamed(model, data, output, ignore or [], buffer, checkpoint)
+        own: dict[str, Any] = {"buffer": buffer, "checkpoint": checkpoint, "ignore": ignore or []}
+        if on_ray:
+            from marginals.engines.member_pools import RayPool
+
+            own["pool"], data = RayPool(workers), absolute(data)
+        facts = _streamed(model, data, output, **own)
         if facts and json:
             print_json(facts)
         elif facts:
@@ -151,16 +180,27 @@ def fit(
         _report(model, facts, found.crowded)
 
 
-def _streamed(
-    model: Any, data: str, output: str, ignore: list[str], buffer: int, checkpoint: str | None
-) -> dict[str, Any]:
+def _streams(data: str, rows: int) -> bool:
+    """Say whether a table is streamed: torchrun started this, or it has more than `rows` rows."""
+    from marginals.engines import model_columns
+    from marginals.io.addresses import TABLE_SUFFIXES
+    from marginals.io.row_groups import is_in_pieces, pieces
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        return True
+    if not is_in_pieces(data) and os.path.splitext(data)[1].lower() not in TABLE_SUFFIXES:
+        return False
+    return sum(piece.rows for piece in pieces(data, model_columns.ROWS)) > rows
+
+
+def _streamed(model: Any, data: str, output: str, **options: Any) -> dict[str, Any]:
     """Fit all rows of a table, perhaps with other processes; return what there is to report."""
     from marginals.engines import fit_stream
     from marginals.training import ranks
 
     ranks.join()
     started = time.perf_counter()
-    fit_stream(model, data, buffer=buffer, checkpoint=checkpoint, ignore=ignore)
+    fit_stream(model, data, **options)
     first, processes = ranks.rank() == 0, ranks.world()
     if first:
         model.save(output)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from marginals.cli.options import Engine
+from marginals.cli.options import Engine, Unknown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,7 @@ def on_ray(model: str, engine: Engine, workers: int | None) -> OnRay | None:
     """Return how to run on Ray, or say how to install it; None for this process."""
     if engine is not Engine.ray:
         return None
-    from marginals.engines.ray_engine import ray_module
+    from marginals.engines.ray_cluster import ray_module
 
     ray_module()
     return OnRay(absolute(model), workers)
@@ -43,7 +43,7 @@ def absolute(path: str) -> str:
     return path if "://" in path else os.path.abspath(path)
 
 
-def load_model(path: str, handle_unknown: str | None = None) -> Any:
+def load_model(path: str, handle_unknown: Unknown | None = None) -> Any:
     """Load the model of a table for queries, without scikit-learn.
 
     Args:
@@ -53,7 +53,7 @@ def load_model(path: str, handle_unknown: str | None = None) -> Any:
     from marginals.queries.table_files import load_view
 
     model = _loaded(path, load_view)
-    return model if handle_unknown is None else model.reading(handle_unknown)
+    return model if handle_unknown is None else model.reading(handle_unknown.value)
 
 
 def load_estimator(path: str) -> Any:

@@ -59,7 +59,7 @@ def sql(
     from marginals.sql.duckdb_functions import duckdb_module
 
     duckdb = duckdb_module()
-    fitted = load_model(model, handle_unknown and handle_unknown.value)
+    fitted = load_model(model, handle_unknown)
     stem = os.path.basename(model).partition(".")[0]
     first = name or re.sub(r"^(?=\d)|\W", "_", stem)
     with duckdb.connect(database or ":memory:") as connection:

@@ -103,7 +103,7 @@ def score(
     """Write the log density of each row, in a column log_density; missing cells are fine."""
     from marginals.engines import Score
 
-    fitted = load_model(model, handle_unknown and handle_unknown.value)
+    fitted = load_model(model, handle_unknown)
     job = Score(list(keep or []))
     on_ray = models.on_ray(model, engine, workers)
     run_job("score", fitted, job, data, output, on_ray=on_ray, format=format, json=json)
@@ -171,7 +171,7 @@ def impute(
         raise typer.BadParameter("Several draws need --method draw.")
     from marginals.engines import Impute, ImputeInterval
 
-    fitted = load_model(model, handle_unknown and handle_unknown.value)
+    fitted = load_model(model, handle_unknown)
     own = models.named(fitted.schema_.names, column or [], "--column", "columns of the model")
     job: Job = Impute(method.value, draws, own)
     if method is Fill.interval:

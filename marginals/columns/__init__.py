@@ -1,7 +1,8 @@
 """Tables: what their columns are, and the way from their cells to evidence and back."""
 
 from marginals.columns.decoding import decode, decode_column
-from marginals.columns.encoding import Encoded, encode, encode_bounds, encode_cells, encode_values
+from marginals.columns.encoded_cells import Encoded
+from marginals.columns.encoding import encode, encode_bounds, encode_cells, encode_values
 from marginals.columns.inference import infer
 from marginals.columns.kinds import Categorical, Continuous, Discrete, Integer
 from marginals.columns.relations import SchemaWarning

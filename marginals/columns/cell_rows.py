@@ -14,7 +14,8 @@ from marginals.cells.evidence import Evidence
 from marginals.columns.axis import Flags, Floats, quiet
 from marginals.columns.cell_reading import numbers
 from marginals.columns.dtypes import family
-from marginals.columns.encoding import Encoded, Ends, encode_ends, read_cells
+from marginals.columns.encoded_cells import Encoded, Ends
+from marginals.columns.encoding import encode_ends, read_cells
 from marginals.columns.kinds import Categorical
 from marginals.columns.schema import Column, Schema
 
@@ -28,6 +29,8 @@ def read_rows(schema: Schema, rows: Sequence[Mapping[Any, Any]]) -> list[dict[in
         schema: of the fitted table.
         rows: cells by name or position of a column, as users write them.
     """
+    if len(rows) == 1:
+        return [read_cells(schema, rows[0])]
     found: list[dict[int, Cell]] = []
     waiting: dict[int, list[tuple[int, Exact | Interval]]] = {}
     for at, row in enumerate(rows):

@@ -2,11 +2,9 @@
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, final
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
@@ -23,9 +21,9 @@ from marginals.cells.cell import (
     contains,
     union,
 )
-from marginals.cells.evidence import Evidence
 from marginals.columns.axis import Axis, Flags, Floats, quiet
 from marginals.columns.cell_reading import number_of, numbers
+from marginals.columns.encoded_cells import Encoded, Ends, Part, assembled, joined, nothing
 from marginals.columns.kinds import Categorical
 from marginals.columns.refusals import (
     Strict,
@@ -45,8 +43,6 @@ from marginals.columns.table_coercion import (
 )
 
 __all__ = [
-    "Encoded",
-    "Ends",
     "NoProbabilityError",
     "check_possible",
     "encode",
@@ -59,24 +55,6 @@ __all__ = [
     "read_cells",
     "read_ends",
 ]
-
-
-@final
-@dataclass(frozen=True)
-class Encoded:
-    """Evidence on the model's scale, with the terms that bring answers back to the user's.
-
-    Args:
-        evidence: B rows. A cell that no value of its column can be in is missing here.
-        log_jacobian: (B,), to be added to the model's log values: densities are then per unit of
-            the user's scale, for times per second. It counts exact cells of continuous columns, and
-            the width of the cell on a fine lattice; all other exact cells have masses.
-        empty: (B,), whether a row has a cell that no value can be in: its probability is 0.
-    """
-
-    evidence: Evidence
-    log_jacobian: Tensor
-    empty: Tensor
 
 
 class NoProbabilityError(ValueError):
@@ -94,33 +72,17 @@ class NoProbabilityError(ValueError):
         )
 
 
-class Ends(NamedTuple):
-    """The ends (B,) of cells as numbers: equal for an exact value, NaN if missing."""
-
-    low: Floats
-    high: Floats
-    low_closed: bool = False
-    high_closed: bool = True
-
-
-class _Part(NamedTuple):
-    """Cells (B,) of one column on the model's scale."""
-
-    lower: Floats
-    upper: Floats
-    log_slope: Floats
-    empty: Flags
-
-    def take(self, index: npt.NDArray[np.intp]) -> "_Part":
-        """Return some of the cells."""
-        return _Part(*(side[index] for side in self))  # type: ignore[arg-type]
-
-
 # Tables -----------------------------------------------------------------------------------------
 
 
 def encode(
-    schema: Schema, frame: Any, upper: Any = None, columns: Any = None, *, strict: Strict = "all"
+    schema: Schema,
+    frame: Any,
+    upper: Any = None,
+    columns: Any = None,
+    *,
+    strict: Strict = "all",
+    masses: bool = False,
 ) -> Encoded:
     """Encode a table: a DataFrame with some of the columns by name, or an array of all of them.
 
@@ -132,6 +94,8 @@ def encode(
         columns: selects columns of a frame, and names those of an array.
         strict: which values that a column cannot take raise an error; the others make their row
             empty. "declared" spares those beyond inferred bounds, or not in an inferred table.
+        masses: whether exact values must have their probability; those with only a density raise
+            an error.
     """
     frame, positions = matched(schema, frame, columns)
     high = {} if upper is None else upper_columns(schema, frame, upper)
@@ -141,8 +105,10 @@ def encode(
             column, series = schema.columns[i], column_of(frame, place)
             ends = read_ends(column, series, high.get(i))
             check_possible(column.axis, series, ends, strict)
-            parts.append(_part(column.axis, ends))
-    return _assembled(parts, positions, len(frame))
+            if masses and ends.low is ends.high:
+                _check_masses(column, ends.low)
+            parts.append(_part(column.axis, ends, masses))
+    return assembled(parts, positions, len(frame))
 
 
 def encode_values(schema: Schema, column: Name, values: Any) -> tuple[Tensor, Tensor]:
@@ -242,7 +208,7 @@ def encode_boxes(
                 codes = axis.point(_values_in(axis, cell))
                 codes = codes[~np.isnan(codes)]
                 sets[i] = _mask(codes, len(listed))
-                parts.append(_nothing(1, empty=not len(codes)))
+                parts.append(nothing(1, empty=not len(codes)))
             else:
                 parts.append(_pieces(axis, cell, i in masses))
     counts = [len(part.lower) for part in parts]
@@ -255,7 +221,7 @@ def encode_boxes(
     if rows > 1:
         places = np.indices(counts).reshape(len(counts), -1)
         parts = [part.take(place) for part, place in zip(parts, places, strict=True)]
-    return _assembled(parts, tuple(cells), rows, sets)
+    return assembled(parts, tuple(cells), rows, sets)
 
 
 def _values_in(axis: Axis, cell: OneOf | AnyOf) -> Floats:
@@ -264,6 +230,13 @@ def _values_in(axis: Axis, cell: OneOf | AnyOf) -> Floats:
         return np.array(cell.values, dtype=np.float64)
     every = axis.numbers(np.arange(len(axis.column.listed or ()), dtype=np.float64))
     return np.array([value for value in every.tolist() if contains(cell, value)])
+
+
+def _check_masses(column: Column, values: Floats) -> None:
+    """Refuse values that have only a density."""
+    known = values[~np.isnan(values)]
+    if not bool((column.axis.has_mass(known) | column.axis.wrong(known)).all()):
+        raise NoProbabilityError(column.name)
 
 
 def has_mass(column: Column, cell: Cell) -> bool:
@@ -299,8 +272,9 @@ def _read_cell(column: Column, value: Any, strict: Strict) -> Cell:
         return cell
     if categorical and not column.ordered:
         return _categories_between(column, cell)
-    low = None if cell.low is None else _snapped(column, cell.low)
-    high = None if cell.high is None else _snapped(column, cell.high)
+    numbers_of = [number_of(column, end) for end in (cell.low, cell.high) if end is not None]
+    ends = iter(column.axis.snapped(np.array(numbers_of)).tolist())
+    low, high = (None if end is None else next(ends) for end in (cell.low, cell.high))
     if any(end is not None and np.isnan(end) for end in (low, high)):
         return MISSING
     if low == np.inf or high == -np.inf:
@@ -339,14 +313,14 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def _pieces(axis: Axis, cell: Cell, masses: bool) -> _Part:
+def _pieces(axis: Axis, cell: Cell, masses: bool) -> Part:
     """Return the disjoint parts of a cell of one column."""
     if isinstance(cell, Exact):
         at = np.array([cell.value])
         return _part(axis, Ends(at, at), masses)
     if isinstance(cell, Interval):
         if cell.low is None and cell.high is None:
-            return _nothing(1)
+            return nothing(1)
         low = np.array([-np.inf if cell.low is None else cell.low])
         high = np.array([np.inf if cell.high is None else cell.high])
         if low[0] == high[0]:
@@ -356,29 +330,15 @@ def _pieces(axis: Axis, cell: Cell, masses: bool) -> _Part:
     # Next to parts with a probability, values with only a density have no weight.
     if isinstance(cell, AnyOf):
         heavy = [part for part in cell.parts if has_mass(axis.column, part)]
-        return _joined([_pieces(axis, part, masses=True) for part in heavy])
+        return joined([_pieces(axis, part, masses=True) for part in heavy])
     if not cell.values:
-        return _nothing(1, empty=True)
+        return nothing(1, empty=True)
     at = np.array(cell.values, dtype=np.float64)
     atoms = axis.has_mass(at)
     if not atoms.any():
-        return _joined([_part(axis, Ends(at, at))])
+        return joined([_part(axis, Ends(at, at))])
     at = at[atoms]
-    return _joined([_part(axis, Ends(at, at), masses or len(at) > 1)])
-
-
-def _joined(parts: list[_Part]) -> _Part:
-    """Return the cells of all parts, which are in order and disjoint, without empty ones."""
-    lower, upper, slope, empty = (np.concatenate(side) for side in zip(*parts, strict=True))
-    keep = ~empty
-    if not keep.any():
-        return _nothing(1, empty=True)
-    lower, upper, slope = lower[keep], upper[keep], slope[keep]
-    wide = lower < upper
-    # Neighbours on a lattice are one interval; an atom is no part of the interval above it.
-    starts = np.append(True, (lower[1:] != upper[:-1]) | ~(wide[1:] & wide[:-1]))
-    lower, upper = lower[starts], upper[np.append(starts[1:], True)]
-    return _Part(lower, upper, slope[starts], np.zeros(len(lower), dtype=bool))
+    return joined([_part(axis, Ends(at, at), masses or len(at) > 1)])
 
 
 # Ends as numbers --------------------------------------------------------------------------------
@@ -434,7 +394,7 @@ def _ordered(column: Column, sides: tuple[Any, Any], low: Floats, high: Floats) 
 # Parts ------------------------------------------------------------------------------------------
 
 
-def _part(axis: Axis, ends: Ends, masses: bool = False) -> _Part:
+def _part(axis: Axis, ends: Ends, masses: bool = False) -> Part:
     low, high, *closed = ends
     exact, interval = low == high, low < high
     lower = upper = np.full(len(low), np.nan)
@@ -452,32 +412,7 @@ def _part(axis: Axis, ends: Ends, masses: bool = False) -> _Part:
     empty |= lower > upper
     if empty.any():
         lower, upper = np.where(empty, np.nan, lower), np.where(empty, np.nan, upper)
-    return _Part(lower, upper, slope, empty)
-
-
-def _nothing(rows: int, empty: bool = False) -> _Part:
-    """Return missing or empty cells."""
-    free = np.full(rows, np.nan)
-    return _Part(free, free, np.zeros(rows), np.full(rows, empty))
-
-
-def _assembled(
-    parts: list[_Part],
-    positions: tuple[int, ...],
-    rows: int,
-    sets: Mapping[int, Tensor] | None = None,
-) -> Encoded:
-    slope, empty = np.zeros(rows), np.zeros(rows, dtype=bool)
-    (lower, upper), exact = np.empty((2, rows, len(parts))), True
-    for place, part in enumerate(parts):
-        lower[:, place], upper[:, place] = part.lower, part.upper
-        exact = exact and part.upper is part.lower
-        slope += part.log_slope
-        empty |= part.empty
-    low, high = torch.from_numpy(lower), torch.from_numpy(upper)
-    evidence = Evidence.exact(low, positions) if exact else Evidence.interval(low, high, positions)
-    evidence = replace(evidence, sets=dict(sets)) if sets else evidence
-    return Encoded(evidence, torch.from_numpy(slope), torch.from_numpy(empty))
+    return Part(lower, upper, slope, empty)
 
 
 def _mask(codes: Floats, count: int) -> Tensor:

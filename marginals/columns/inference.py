@@ -12,7 +12,8 @@ from marginals.columns.axis import quiet
 from marginals.columns.cell_reading import whole_parts
 from marginals.columns.column_axis import standardised
 from marginals.columns.dtypes import UNITS, family, name_of, parse, unit
-from marginals.columns.encoding import Ends, check_possible, read_ends
+from marginals.columns.encoded_cells import Ends
+from marginals.columns.encoding import check_possible, read_ends
 from marginals.columns.guesses import shown_by_numbers, shown_by_times
 from marginals.columns.kinds import Categorical, Continuous, Discrete, Integer, Kind
 from marginals.columns.lattice_axis import LatticeAxis

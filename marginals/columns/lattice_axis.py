@@ -29,6 +29,7 @@ _LOOSE = 0.05
 # A cell with more than this many to a standard deviation is as good as a point.
 _FINE = 500.0
 _MOST = float(np.finfo(np.float64).max)
+_EPS = float(np.finfo(np.float64).eps)
 _MOST_UNIT = 10**15  # whole numbers beyond are rounded as floats
 # Next to a bound, 0.8 steps should be at most this share of the values' deviation, or else that.
 _SHARES = (0.25, 0.5)
@@ -186,7 +187,7 @@ class LatticeAxis(Axis):
         # it, since k + 1 may be the same float as k beyond 2**53.
         if low_closed:
             k = np.ceil(low)
-            first, lower = k, np.where(k <= self.first, -np.inf, self._cell(k)[0])
+            first, lower = k, self._lower_end(k)
         else:
             k = np.floor(low)
             whole = (k < self.first) | np.isneginf(k)
@@ -197,7 +198,7 @@ class LatticeAxis(Axis):
         else:
             k = np.ceil(high)
             whole = (k > self.last) | np.isposinf(k)
-            last, upper = k - 1, np.where(whole, np.inf, self._cell(k)[0])
+            last, upper = k - 1, np.where(whole, np.inf, self._lower_end(k))
         empty = np.maximum(first, self.first) > np.minimum(last, self.last)
         return checked(lower, upper, empty)
 
@@ -232,13 +233,17 @@ class LatticeAxis(Axis):
     def _steps(self, numbers: Floats) -> Floats:
         """Count steps from k = 0: whole for numbers that are on the lattice but for rounding."""
         steps = (numbers - self.offset) / self.step
-        steps = np.where(np.isfinite(numbers), np.clip(steps, -_MOST, _MOST), steps)
-        near = np.rint(steps)
-        error = 8 * np.finfo(np.float64).eps * np.abs(steps)
-        narrow = 8 * np.finfo(float_type(self.column.dtype)).eps * np.abs(steps)
-        error = np.maximum(error, np.minimum(narrow, _LOOSE))
+        inside = np.minimum(np.maximum(steps, -_MOST), _MOST)
+        steps = np.where(np.isfinite(numbers), inside, steps)
+        near, size = np.rint(steps), np.abs(steps)
+        error = np.maximum(8 * _EPS * size, np.minimum(8 * self._eps * size, _LOOSE))
         close = np.abs(steps - near) <= _NEAR + error
         return np.where(close, near, steps) - float(self.origin)
+
+    @cached_property
+    def _eps(self) -> float:
+        """The rounding error of the column's floats."""
+        return float(np.finfo(float_type(self.column.dtype)).eps)
 
     def _value(self, k: Floats) -> Floats:
         k = k + float(self.origin)
@@ -257,8 +262,11 @@ class LatticeAxis(Axis):
         unit = math.lcm(step.denominator, offset.denominator)
         return (int(step * unit), int(offset * unit), unit) if unit <= _MOST_UNIT else None
 
+    def _lower_end(self, k: Floats) -> Floats:
+        return np.where(k <= self.first, -np.inf, self.to_model(self.bent(k)))
+
     def _cell(self, k: Floats) -> tuple[Floats, Floats]:
-        lower = np.where(k <= self.first, -np.inf, self.to_model(self.bent(k)))
+        lower = self._lower_end(k)
         upper = np.where(k >= self.last, np.inf, self.to_model(self.bent(k + 1)))
         return lower, np.where(upper <= lower, np.nextafter(lower, np.inf), upper)
 

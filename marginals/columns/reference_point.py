@@ -9,7 +9,8 @@ import pandas as pd
 
 from marginals.columns.cell_reading import Floats, exact_time, whole_parts
 from marginals.columns.dtypes import family, unit
-from marginals.columns.encoding import Ends, read_ends
+from marginals.columns.encoded_cells import Ends
+from marginals.columns.encoding import read_ends
 from marginals.columns.kinds import Continuous, Discrete, Integer
 from marginals.columns.lattice_axis import LatticeAxis
 from marginals.columns.schema import Column

@@ -84,6 +84,8 @@ class TensorDensity(LeafDensity):
 
     def contract_all(self, evidence: Evidence) -> Tensor:
         """Return the log value of each row of checked evidence, (B,), in batches."""
+        if len(evidence) == 1:
+            return self.contract(evidence)
         backend = QUERY.for_query()
         size = self._rows_of(len(evidence.columns))
         return in_batches(lambda part: self.contract(part, backend), evidence, size)

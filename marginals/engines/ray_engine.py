@@ -6,7 +6,7 @@ same name, so a piece that runs twice leaves one part. Pieces and batches are th
 engine, and so are the numbers.
 """
 
-import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -14,7 +14,8 @@ import torch
 
 from marginals.engines import model_columns
 from marginals.engines.arrow_function import ArrowFunction
-from marginals.engines.row_jobs import draw_counts, drawn_batch
+from marginals.engines.ray_cluster import join_cluster
+from marginals.engines.row_jobs import Rows, draw_counts, drawn_batch
 from marginals.io.addresses import (
     is_folder,
     joined,
@@ -26,13 +27,6 @@ from marginals.io.arrow_tables import ArrowRows, ArrowSink
 from marginals.io.row_groups import Piece, piece_batches, pieces
 from marginals.io.safe_files import FileError, Path
 from marginals.queries.table_files import load_view
-from marginals.runtime.extras import optional
-
-
-def ray_module() -> Any:
-    """Import Ray."""
-    optional("ray.data", "marginals[ray]")  # a plain Ray comes without its packages
-    return optional("ray", "marginals[ray]")
 
 
 def run(
@@ -84,15 +78,10 @@ def sample(
 
 def _run(work: Any, count: int, output: str, workers: int | None, address: str | None) -> int:
     """Run so many pieces of work; Ray restarts actors that die, and runs their pieces again."""
-    ray = ray_module()
+    ray, cpus, gpus = join_cluster(address)
     _prepare(output)
-    logging.getLogger("ray.data").setLevel(logging.WARNING)
-    if not ray.is_initialized():
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
-    resources = ray.cluster_resources()
-    gpus, cpus = (int(resources.get(kind, 0)) for kind in ("GPU", "CPU"))
     most = max(1, min(workers or gpus or cpus, count))
     done = ray.data.range(count, override_num_blocks=count).map_batches(
         _Worker,
@@ -152,18 +141,14 @@ class _TablePieces:
 
     def __call__(self, number: int) -> int:
         piece, self.function.device = self.pieces[number], self.device
-        start, written = piece.start, 0
-        with writing_address(_part(self.output, number)) as file:
-            sink = ArrowSink(file, "parquet", stream=False)
-            for place, table in enumerate(
-                piece_batches(piece, self.function.most_rows, self.columns)
-            ):
-                for part in self.function.rows(ArrowRows(table), piece.batch + place, start):
-                    sink.append(part)
-                    written += len(part)
-                start += table.num_rows
-            sink.close()
-        return written
+        return _write_part(self.output, number, self._rows(piece))
+
+    def _rows(self, piece: Piece) -> Iterator[Rows]:
+        start = piece.start
+        batches = piece_batches(piece, self.function.most_rows, self.columns)
+        for place, table in enumerate(batches):
+            yield from self.function.rows(ArrowRows(table), piece.batch + place, start)
+            start += table.num_rows
 
 
 @final
@@ -181,14 +166,17 @@ class _Draws:
 
     def __call__(self, number: int) -> int:
         self.view = self.view or load_view(self.model, self.device)
-        count = self.counts[number]
-        drawn = drawn_batch(self.view, count, self.given, self.seed, number)
-        with writing_address(_part(self.output, number)) as file:
-            sink = ArrowSink(file, "parquet", stream=False)
-            sink.append(drawn)
-            sink.close()
-        return count
+        drawn = drawn_batch(self.view, self.counts[number], self.given, self.seed, number)
+        return _write_part(self.output, number, [drawn])
 
 
-def _part(output: str, number: int) -> str:
-    return joined(output, f"part-{number:06d}.parquet")
+def _write_part(output: str, number: int, parts: Iterable[Rows]) -> int:
+    """Write a part of the output, whole or not at all; return its rows."""
+    written = 0
+    with writing_address(joined(output, f"part-{number:06d}.parquet")) as file:
+        sink = ArrowSink(file, "parquet", stream=False)
+        for part in parts:
+            sink.append(part)
+            written += len(part)
+        sink.close()
+    return written

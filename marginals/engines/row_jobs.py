@@ -4,6 +4,7 @@ A job is plain data, which engines send to their workers. `job.on(model)` prepar
 share and returns the function that works on rows as a file stores them.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, final
@@ -48,16 +49,10 @@ class Job(Protocol):
         ...
 
 
-@final
-@dataclass(frozen=True)
-class Score:
-    """Add the log density of each row, `MDMA.score_samples`, in a column log_density.
+class AddsColumns(ABC):
+    """A job that adds columns to those of `keep`, a row for each row."""
 
-    Args:
-        keep: columns to copy.
-    """
-
-    keep: Sequence[str] = ()
+    keep: Sequence[str]
     copies = 1
 
     @property
@@ -65,18 +60,39 @@ class Score:
         """The columns to read besides those of the model."""
         return self.keep
 
+    @abstractmethod
+    def added(self, model: TableView) -> Callable[[pd.DataFrame], dict[str, Any]]:
+        """Return a function of the model's columns of some rows to the columns that are added."""
+
     def on(self, model: TableView) -> Work:
         """Return the job as a function of rows."""
+        added = self.added(model)
 
         def work(rows: StoredRows, frame: pd.DataFrame, seed: int) -> Iterator[Rows]:
-            yield _with(rows, self.keep, {"log_density": _floats(model.logpdf(frame))})
+            yield _with(rows, self.keep, added(frame))
 
         return work
 
 
 @final
 @dataclass(frozen=True)
-class Anomalies:
+class Score(AddsColumns):
+    """Add the log density of each row, `MDMA.score_samples`, in a column log_density.
+
+    Args:
+        keep: columns to copy.
+    """
+
+    keep: Sequence[str] = ()
+
+    def added(self, model: TableView) -> Callable[[pd.DataFrame], dict[str, Any]]:
+        """Return a function of rows to the columns that are added."""
+        return lambda frame: {"log_density": _floats(model.logpdf(frame))}
+
+
+@final
+@dataclass(frozen=True)
+class Anomalies(AddsColumns):
     """Add how extreme each row is, and the cell that stands out most.
 
     The columns are anomaly_score, `MDMAOutlierDetector.score_samples` compared with draws of the
@@ -89,27 +105,21 @@ class Anomalies:
 
     keep: Sequence[str] = ()
     cells: bool = True
-    copies = 1
 
-    @property
-    def copied(self) -> Sequence[str]:
-        """The columns to read besides those of the model."""
-        return self.keep
-
-    def on(self, model: TableView) -> Work:
-        """Return the job as a function of rows."""
+    def added(self, model: TableView) -> Callable[[pd.DataFrame], dict[str, Any]]:
+        """Return a function of rows to the columns that are added."""
         detector = anomaly_detector(model)
 
-        def work(rows: StoredRows, frame: pd.DataFrame, seed: int) -> Iterator[Rows]:
+        def columns(frame: pd.DataFrame) -> dict[str, Any]:
             added: dict[str, Any] = {"anomaly_score": _floats(detector.score_samples(frame))}
             if self.cells:
                 found = detector.blame(frame)
                 cells = [None if pd.isna(name) else str(name) for name in found["column"]]
                 added["anomaly_cell"] = pd.Series(cells, dtype="str")
                 added["anomaly_tail"] = _floats(found["tail"])
-            yield _with(rows, self.keep, added)
+            return added
 
-        return work
+        return columns
 
 
 def anomaly_detector(model: TableView) -> Any:
@@ -234,7 +244,7 @@ class SampleGiven:
 
 @final
 @dataclass(frozen=True)
-class Probability:
+class Probability(AddsColumns):
     """Add the probability of an event given each row, `MDMA.prob`, in a column probability.
 
     The evidence is that of the query, and the row's cells in all columns that the query does not
@@ -250,28 +260,21 @@ class Probability:
     query: str
     given: Sequence[str] | None = None
     keep: Sequence[str] = ()
-    copies = 1
 
-    @property
-    def copied(self) -> Sequence[str]:
-        """The columns to read besides those of the model."""
-        return self.keep
-
-    def on(self, model: TableView) -> Work:
-        """Return the job as a function of rows."""
+    def added(self, model: TableView) -> Callable[[pd.DataFrame], dict[str, Any]]:
+        """Return a function of rows to the columns that are added."""
         query = read_query(model, self.query)
 
-        def work(rows: StoredRows, frame: pd.DataFrame, seed: int) -> Iterator[Rows]:
+        def columns(frame: pd.DataFrame) -> dict[str, Any]:
             chosen = [n for n in frame.columns if self.given is None or str(n) in self.given]
-            found = query_probability(model, query, frame[chosen])
-            yield _with(rows, self.keep, {"probability": found})
+            return {"probability": query_probability(model, query, frame[chosen])}
 
-        return work
+        return columns
 
 
 @final
 @dataclass(frozen=True)
-class Predict:
+class Predict(AddsColumns):
     """Add the prediction of one column given the others, in a column such as price_predicted.
 
     Numbers are predicted by their mean (`MDMARegressor.predict`), categories by the most likely
@@ -284,15 +287,9 @@ class Predict:
 
     target: str
     keep: Sequence[str] = ()
-    copies = 1
 
-    @property
-    def copied(self) -> Sequence[str]:
-        """The columns to read besides those of the model."""
-        return self.keep
-
-    def on(self, model: TableView) -> Work:
-        """Return the job as a function of rows."""
+    def added(self, model: TableView) -> Callable[[pd.DataFrame], dict[str, Any]]:
+        """Return a function of rows to the columns that are added."""
         from marginals.estimators.predictors import (  # loads scikit-learn
             MDMAClassifier,
             MDMARegressor,
@@ -302,11 +299,7 @@ class Predict:
         kind = MDMAClassifier if isinstance(column.kind, Categorical) else MDMARegressor
         predictor = kind(model, target=column.name).fit(None)
 
-        def work(rows: StoredRows, frame: pd.DataFrame, seed: int) -> Iterator[Rows]:
-            found = pd.Series(predictor.predict(frame))
-            yield _with(rows, self.keep, {f"{self.target}_predicted": found})
-
-        return work
+        return lambda frame: {f"{self.target}_predicted": pd.Series(predictor.predict(frame))}
 
 
 # Draws without a table --------------------------------------------------------------------------

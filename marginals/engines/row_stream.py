@@ -57,6 +57,9 @@ class RowStream:
         self._known: tuple[int, int] = (0, 0)  # an epoch and its first step
         self._held: tuple[tuple[int, int], Rows] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_held": None}  # a copy reads its own rows
+
     def __call__(self, step: int) -> Rows:
         """Return the rows of a step."""
         epoch, first = self._known if step >= self._known[1] else (0, 0)

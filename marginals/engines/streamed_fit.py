@@ -9,84 +9,116 @@ import pandas as pd
 
 from marginals.cells.evidence import Evidence
 from marginals.columns import Categorical, Schema, encode, infer
-from marginals.columns.plain_values import in_order
+from marginals.columns.plain_values import did_you_mean, in_order
 from marginals.engines import model_columns
+from marginals.engines.member_pools import RankPool
 from marginals.engines.row_stream import RowStream, in_single_precision
 from marginals.estimators.mdma import MDMA
 from marginals.io.arrow_tables import pyarrow, to_pandas
-from marginals.io.row_groups import piece_batches, pieces, table_schema
-from marginals.io.row_sampling import Sample, sample
+from marginals.io.row_groups import pieces, table_schema
+from marginals.io.row_sampling import sample
 from marginals.io.safe_files import Path
 from marginals.queries.named_rows import places, seed_of
 from marginals.runtime.devices import device_of
+from marginals.selection.processes import Pool
+from marginals.selection.search import search
 from marginals.training import ranks
 
-_SAMPLE = 100_000  # rows that show the kinds of columns, and that the model starts from
+_SAMPLE = 100_000  # rows that show the kinds of columns, and that models start from
 _HELD = 20_000  # rows to judge by
-_BUFFER = 1_000_000  # rows in memory at a time
+BUFFER = 262_144  # rows in memory at a time
+_BATCH = 500  # rows of a step of a single model
+_MEMBER_BATCH = 1000  # and of the members of a mixture
 
 
 def fit_stream(
     model: MDMA,
     path: Path,
     *,
-    buffer: int = _BUFFER,
+    buffer: int = BUFFER,
     sampled: int = _SAMPLE,
     checkpoint: Path | None = None,
     ignore: Collection[str] = (),
+    pool: Pool | None = None,
 ) -> MDMA:
-    """Fit one model to all rows of a Parquet or Arrow table, or of a folder of them.
+    """Fit all rows of a Parquet or Arrow table, or of a folder of them, in bounded memory.
 
-    Kinds of columns and the start come from a random sample, together with the categories and the
-    extremes of all rows. Training then reads row groups
-    in a random order through a shuffle buffer: memory does not grow with the table. If torchrun
-    started several processes, each reads its own row groups, and their gradients are averaged.
+    One pass over all rows finds the kinds of columns: by a random sample, and by the categories and
+    the extremes of the whole table. Training then reads row groups in a random order through a
+    shuffle buffer.
+
+    Without options of a single model, the members of the effort's mixture are fitted, each to the
+    stream: in the processes of this machine, those of torchrun, or those of a pool. With such
+    options one model is fitted; the processes that torchrun started train it together, each with
+    its own row groups, and average their gradients.
 
     Args:
-        model: an unfitted model with the options of a single one, such as `MDMA(tensor="ht")`;
-            without any, a tree is fitted.
+        model: an unfitted model.
         path: the table: a file, a folder or an address.
         buffer: the rows in memory at a time, in each process.
         sampled: the rows of the sample.
-        checkpoint: a file from which a fit resumes if it exists, and which it keeps up to date.
+        checkpoint: for a single model, a file from which a fit resumes if it exists, and which it
+            keeps up to date.
         ignore: columns to leave out.
+        pool: where members are fitted, such as `marginals.engines.member_pools.RayPool()`.
 
     Returns:
         The fitted model, in every process.
     """
-    seed = seed_of(model.random_state)
-    found = _sampled(model, path, sampled, seed, ignore)
-    names = list(found.frame.columns)
-    every = max(10, found.rows // _HELD)
-    held = Held(every, seed % every)
-    extremes, judges = _pass(path, names, held)
-    frame = pd.concat([found.frame, extremes], ignore_index=True)
+    single = model._is_single()
+    if checkpoint is not None and not single:
+        raise ValueError(
+            "Expected `checkpoint` only with options of a single model, such as tensor='ht'; got "
+            "it for a mixture, whose members start over. Choose a model, or leave it out."
+        )
+    seed, every = seed_of(model.random_state), pieces(path, model_columns.ROWS)
+    count = sum(piece.rows for piece in every)
+    held = Held(max(10, count // _HELD), seed)
+    frame, judges = _read_once(model, path, sampled, seed, ignore, held)
     schema = infer(frame, model.columns, guess=model.guess, unknown=model.handle_unknown)
     reading = schema.reading(model.handle_unknown)
+    world = ranks.world() if single else 1
+    batch = model.batch_size or (_BATCH if single else _MEMBER_BATCH)
     stream = RowStream(
         reading,
-        pieces(path, model_columns.ROWS),
-        batch=max(1, (model.batch_size or 500) // ranks.world()),
+        every,
+        batch=max(1, batch // world),
         buffer=buffer,
         read_rows=model_columns.ROWS,
         seed=seed,
-        rank=ranks.rank(),
-        world=ranks.world(),
+        rank=ranks.rank() if single else 0,
+        world=world,
         skip=held,
     )
-    learned = model._fit_one(
-        _evidence(reading, frame),
-        _evidence(reading, judges if len(judges) else frame),
-        None,
-        schema.build_options,
-        device_of(model.device),
-        seed,
-        rows=found.rows,
-        focus=places(schema, model.focus),
-        stream=stream,
-        checkpoint=checkpoint,
-    )
-    model._keep_fit(learned, schema, found.rows, "frame")
+    data = _evidence(reading, frame)
+    judging = _evidence(reading, judges if len(judges) else frame)
+    device, options = device_of(model.device), schema.build_options
+    focus = places(schema, model.focus)
+    if single:
+        learned = model._fit_one(
+            *(data, judging, None, options, device, seed),
+            rows=count,
+            focus=focus,
+            stream=stream,
+            checkpoint=checkpoint,
+        )
+    else:
+        learned = search(
+            data,
+            judging,
+            effort=model.effort,
+            seconds=model.max_seconds,
+            device=str(device),
+            options=options,
+            focus=focus,
+            jobs=model.n_jobs,
+            progress=model.progress,
+            seed=seed,
+            stream=stream,
+            size=count,
+            pool=pool or (RankPool() if ranks.is_shared() else None),
+        )
+    model._keep_fit(learned, schema, count, "frame")
     return model
 
 
@@ -104,42 +136,53 @@ class Held:
 
     def __call__(self, numbers: Any) -> Any:
         """Say which of some rows are held out."""
-        return numbers % self.every == self.offset
+        return numbers % self.every == self.offset % self.every
 
 
 def _evidence(schema: Schema, frame: pd.DataFrame) -> Evidence:
     return in_single_precision(encode(schema, frame).evidence.select(range(len(schema))))
 
 
-def _sampled(model: MDMA, path: Path, rows: int, seed: int, ignore: Collection[str]) -> Sample:
-    """Draw a sample, and set the categories of the whole table in the model's columns."""
+def _read_once(
+    model: MDMA, path: Path, rows: int, seed: int, ignore: Collection[str], held: Held
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Read all rows once; return a sample that has the extremes, and the rows held out.
+
+    The categories of the whole table go to the model's columns.
+    """
+    pa = pyarrow()
+    kept: dict[tuple[str, str], tuple[Any, Any]] = {}
+    judges: list[Any] = []
+    start = 0
+
+    def watch(table: Any) -> None:
+        nonlocal start
+        _keep_extremes(table, kept)
+        judges.append(table.filter(held(np.arange(start, start + table.num_rows))))
+        start += table.num_rows
+
     declared: Mapping[Any, Any] = model.columns or {}
-    names = [name for name in table_schema(path).names if name not in ignore]
-    found = sample(path, rows, seed, columns=names, ignored=list(map(str, declared)))
+    names = _wanted(path, ignore)
+    found = sample(path, rows, seed, columns=names, ignored=list(map(str, declared)), watch=watch)
     kinds = {
         name: Categorical(in_order(values)) for name, values in found.categories.items() if values
     }
     model.set_params(columns={**kinds, **declared} or None)
-    return found
-
-
-def _pass(path: Path, names: list[str], held: Held) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read all rows: return those with the extremes of each column of numbers, and those held."""
-    pa = pyarrow()
-    kept: dict[tuple[str, str], tuple[Any, Any]] = {}
-    judges: list[Any] = []
-    for piece in pieces(path, model_columns.ROWS):
-        start = piece.start
-        for table in piece_batches(piece, model_columns.ROWS, names):
-            _keep_extremes(table, kept)
-            judges.append(table.filter(held(np.arange(start, start + table.num_rows))))
-            start += table.num_rows
     extremes = [row for _, row in kept.values()]
-    empty = pd.DataFrame(columns=names)
-    return (
-        to_pandas(pa.concat_tables(extremes)) if extremes else empty,
-        to_pandas(pa.concat_tables(judges)) if judges else empty,
-    )
+    frames = [found.frame, *([to_pandas(pa.concat_tables(extremes))] if extremes else [])]
+    return pd.concat(frames, ignore_index=True), to_pandas(pa.concat_tables(judges))
+
+
+def _wanted(path: Path, ignore: Collection[str]) -> list[str]:
+    """Return the columns to fit; refuse names in `ignore` that the table lacks."""
+    names = list(table_schema(path).names)
+    for name in ignore:
+        if name not in names:
+            raise ValueError(
+                f"Expected `ignore` (--ignore) to name columns of the table; got {name!r}. "
+                f"{did_you_mean(name, names)}"
+            )
+    return [name for name in names if name not in ignore]
 
 
 def _keep_extremes(table: Any, kept: dict[tuple[str, str], tuple[Any, Any]]) -> None:

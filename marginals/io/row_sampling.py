@@ -55,6 +55,7 @@ def sample(
     *,
     listed: Collection[str] = (),
     ignored: Collection[str] = (),
+    watch: Callable[[Any], None] | None = None,
 ) -> Sample:
     """Read a table, or draw `rows` of its rows uniformly without replacement if it has more.
 
@@ -67,6 +68,7 @@ def sample(
         seed: The same seed gives the same rows.
         listed: Columns whose distinct values are collected whatever their type.
         ignored: Columns whose distinct values are not collected.
+        watch: Called with each batch of a Parquet or Arrow table, an Arrow table.
     """
     if rows < 1:
         raise ValueError(f"Expected `rows` to be at least 1; got {rows}.")
@@ -82,9 +84,17 @@ def sample(
             parts = arrow_parts(source, kind, columns, BATCH_ROWS)
             first = next(parts)  # a table without rows is one empty batch
             selected(to_pandas(first.slice(0, 0)), columns, path)  # raises if a column is absent
-            found = _from_arrow(first.schema, itertools.chain([first], parts), rows, seed, wanted)
+            every: Iterable[Any] = itertools.chain([first], parts)
+            every = every if watch is None else _watched(every, watch)
+            found = _from_arrow(first.schema, every, rows, seed, wanted)
     frame = selected(found.frame, columns, path)
     return Sample(frame, found.rows, found.categories, found.crowded)
+
+
+def _watched(tables: Iterable[Any], watch: Callable[[Any], None]) -> Iterator[Any]:
+    for table in tables:
+        watch(table)
+        yield table
 
 
 Wanted = Callable[[str, bool], bool]  # by a column's name and whether it holds categories

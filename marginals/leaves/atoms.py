@@ -277,12 +277,12 @@ class AtomLeaves(LeafFamily):
     def _log_mass(self, columns: Sequence[int]) -> Tensor:
         """Return the log masses of the atoms and, last, of the continuous part, (n, M, A + 1)."""
 
-        def make() -> Tensor:
-            absent = select(self.absent, columns)[:, None]
-            logits = select(self.logits, columns).masked_fill(absent, -torch.inf)
+        def make(some: Sequence[int]) -> Tensor:
+            absent = select(self.absent, some)[:, None]
+            logits = select(self.logits, some).masked_fill(absent, -torch.inf)
             return logits.log_softmax(-1)
 
-        return self._masses.get(tuple(columns), (self.logits,), make)
+        return self._masses.of_columns(columns, self.size[0], (self.logits,), make, select)
 
     def _points(self, columns: Sequence[int], like: Tensor) -> Tensor:
         """Return the atoms (n, 1, A), NaN where a column has fewer."""

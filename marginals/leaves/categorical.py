@@ -170,12 +170,12 @@ class CategoricalLeaves(LeafFamily):
     def _log_mass(self, columns: Sequence[int]) -> Tensor:
         """Return the log masses of all codes, (n, M, C)."""
 
-        def make() -> Tensor:
-            absent = select(self.absent, columns)[:, None]
-            logits = select(self.logits, columns).masked_fill(absent, -torch.inf)
+        def make(some: Sequence[int]) -> Tensor:
+            absent = select(self.absent, some)[:, None]
+            logits = select(self.logits, some).masked_fill(absent, -torch.inf)
             return logits.log_softmax(-1).expand(-1, self.width, -1)
 
-        return self._masses.get(tuple(columns), (self.logits,), make)
+        return self._masses.of_columns(columns, self.size[0], (self.logits,), make, select)
 
     def _log_sum(
         self, log_mass: Tensor, allowed: Tensor, columns: Sequence[int], host_free: bool = False

@@ -164,11 +164,14 @@ class LearnedScale(nn.Module):
         """Constrain the parameters of some columns, (R, ..., n, 1), in their dtype or another."""
         raw = (self.inner, self.outer, self.bias, self.gate)
 
-        def make() -> Network:
-            found = self._constrained(columns)
+        def make(some: Sequence[int]) -> Network:
+            found = self._constrained(some)
             return found if dtype is None else found.to(dtype)
 
-        return self._networks.get((tuple(columns), dtype), raw, make)
+        def pick(found: Network, some: Sequence[int]) -> Network:
+            return found.select(some, -2)
+
+        return self._networks.of_columns(columns, self.bias.shape[1], raw, make, pick, dtype)
 
     def _line(self, columns: Sequence[int]) -> Line:
         raw = (self.inner, self.outer, self.bias, self.gate)

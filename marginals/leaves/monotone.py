@@ -6,12 +6,13 @@ code serves all leaves at once, (n, B, M), and one chosen leaf per cell, (n, N).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
-from marginals.numerics import invert_monotone, log_softplus, x_minus_tanh
+from marginals.numerics import invert_monotone, log_softplus, select, x_minus_tanh
 
 # Inputs of a layer for which one operation on all units is faster than one for each unit.
 _FEW_NUMBERS = 1 << 13
@@ -45,6 +46,15 @@ class Network:
             for layer in self.layers
         )
         return Network(layers, tuple((gate.to(dtype), one.to(dtype)) for gate, one in self.gates))
+
+    def select(self, columns: Sequence[int], dim: int) -> "Network":
+        """Return the networks of some columns, which lie along a dim."""
+        layers = tuple(
+            Layer(*(select(getattr(layer, field.name), columns, dim) for field in fields(Layer)))
+            for layer in self.layers
+        )
+        gates = tuple((select(a, columns, dim), select(b, columns, dim)) for a, b in self.gates)
+        return Network(layers, gates)
 
 
 def make_layer(raw: Tensor, bias: Tensor, beta: float = 10.0) -> Layer:

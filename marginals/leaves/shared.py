@@ -110,13 +110,16 @@ class SharedLeaves(ContinuousLeaves):
     def _log_and_scales(self, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return the scales s, also their logarithms first, (n, M) each."""
 
-        def make() -> tuple[Tensor, Tensor]:
-            free = log_softplus(select(self.spreads, columns))
+        def make(some: Sequence[int]) -> tuple[Tensor, Tensor]:
+            free = log_softplus(select(self.spreads, some))
             if self.min_scale:
                 free = torch.logaddexp(free, torch.full_like(free, math.log(self.min_scale)))
             return free, free.exp()
 
-        return self._scales.get(tuple(columns), (self.spreads,), make)
+        def pick(found: tuple[Tensor, Tensor], some: Sequence[int]) -> tuple[Tensor, Tensor]:
+            return select(found[0], some), select(found[1], some)
+
+        return self._scales.of_columns(columns, self.size[0], (self.spreads,), make, pick)
 
     # Values -----------------------------------------------------------------------------------
 

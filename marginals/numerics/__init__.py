@@ -7,6 +7,7 @@ from marginals.numerics.inversion import invert_monotone, narrow_brackets
 from marginals.numerics.logspace import (
     log1mexp,
     log_matmul,
+    log_matmul_kept,
     log_normalised,
     log_shares,
     log_softplus,
@@ -34,6 +35,7 @@ __all__ = [
     "invert_monotone",
     "log1mexp",
     "log_matmul",
+    "log_matmul_kept",
     "log_normal_cdf",
     "log_normal_density",
     "log_normal_interval",

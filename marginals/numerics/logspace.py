@@ -1,6 +1,7 @@
 """Sums and products of numbers held as logarithms, without floors."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -124,6 +125,36 @@ def log_matmul(values: Tensor, log_weights: Tensor, *, host_free: bool = False) 
     peak = _finite_peak(values, -1)  # (N, B, 1)
     # In place where autograd allows: fresh memory costs as much as the arithmetic.
     linear = (values - peak).exp_() @ torch.exp(log_weights).transpose(1, 2)  # (N, B, M)
+    return _log_of(linear, peak, values, lambda: log_weights, host_free)
+
+
+def log_matmul_kept(
+    values: Tensor, log_weights: Tensor, weights: Tensor, nodes: Sequence[int]
+) -> Tensor:
+    """Multiply by some of many matrices whose exponentials are kept; see `log_matmul`.
+
+    No matrix is copied, which would take longer than a product with few rows.
+
+    Args:
+        values: logarithms, (N, B, K).
+        log_weights: logarithms of all matrices, (L, M, K).
+        weights: their exponentials.
+        nodes: which N of the L matrices.
+    """
+    peak = _finite_peak(values, -1)
+    shares = (values - peak).exp_()
+    parts = [share @ weights[node].T for share, node in zip(shares, nodes, strict=True)]
+    return _log_of(torch.stack(parts), peak, values, lambda: log_weights[list(nodes)])
+
+
+def _log_of(
+    linear: Tensor,
+    peak: Tensor,
+    values: Tensor,
+    log_weights: Callable[[], Tensor],
+    host_free: bool = False,
+) -> Tensor:
+    """Return the logarithms of products relative to `peak`; recompute those that underflowed."""
     info = torch.finfo(linear.dtype)
     # Above this, all terms that underflowed together are below one rounding error.
     least = values.shape[-1] * info.tiny / info.eps
@@ -135,7 +166,7 @@ def log_matmul(values: Tensor, log_weights: Tensor, *, host_free: bool = False) 
     if not bool(lost.any()):  # there is a NaN
         return linear.log() + peak
     rough = torch.where(lost, 1.0, linear).log() + peak
-    return rough.index_put(torch.where(lost), _exact_entries(values, log_weights, lost))
+    return rough.index_put(torch.where(lost), _exact_entries(values, log_weights(), lost))
 
 
 def _exact_entries(values: Tensor, log_weights: Tensor, lost: Tensor) -> Tensor:

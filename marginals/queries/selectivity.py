@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -15,7 +16,13 @@ from marginals.cells.cell import Cell, Interval
 from marginals.cells.evidence import Evidence
 from marginals.columns import Schema
 from marginals.columns.cell_rows import encode_rows, has_gaps, read_rows
-from marginals.columns.encoding import NoProbabilityError, encode_boxes, has_mass
+from marginals.columns.encoded_cells import Encoded
+from marginals.columns.encoding import (
+    NoProbabilityError,
+    encode,
+    encode_boxes,
+    has_mass,
+)
 from marginals.densities import Density, Mixture
 from marginals.densities.coupled import CoupledDensity
 from marginals.language import parse, parse_conditions
@@ -23,11 +30,12 @@ from marginals.language.conditions import to_cells
 from marginals.numerics.ghk import TOLERANCE
 from marginals.queries.estimate import Estimate
 from marginals.queries.named_rows import NamedModel
+from marginals.runtime.derived import freeze
 
 Floats = npt.NDArray[np.float64]
 
-# The copies in double precision of densities that were asked for counts, with their versions.
-_PRECISE: WeakKeyDictionary[Density, tuple[int, Density]] = WeakKeyDictionary()
+# Copies of densities that were asked for counts.
+_PRECISE: "WeakKeyDictionary[Density, _Precise]" = WeakKeyDictionary()
 
 # Quasi-Monte Carlo exceeds its tolerance in about one of a thousand cases: 3.3 standard errors.
 _STANDARD_ERRORS = 3.3
@@ -63,11 +71,12 @@ class Selectivity(NamedModel):
 
         Args:
             query: conditions such as "age > 40, city in {Oslo, Bergen}", or an event as a dict, as
-                in `prob`; or a list of them.
+                in `prob`; or a list of them. Or a DataFrame with a query in each row: a column of
+                pandas intervals has ranges, others have single values, and missing cells are free.
             rows: the number of rows of the table; by default those fitted.
 
         Returns:
-            An `Estimate` of the number of rows; for a list, `Counts` with arrays.
+            An `Estimate` of the number of rows; for several queries, `Counts` with arrays.
         """
         density, schema = self._parts()
         total = self._row_count() if rows is None else rows
@@ -76,9 +85,13 @@ class Selectivity(NamedModel):
                 "Expected `rows`, the number of rows of the table: views do not know it. Give it."
             )
         single = isinstance(query, str | Mapping)
-        events = _events(schema, [query] if single else query)
         with torch.no_grad():
-            log_values, error = log_masses(_precise(density), schema, events)
+            if isinstance(query, pd.DataFrame):
+                boxes = encode(schema.reading("error"), query, strict="none", masses=True)
+                log_values, error = _box_masses(_precise(density), boxes)
+            else:
+                events = _events(schema, [query] if single else query)
+                log_values, error = log_masses(_precise(density), schema, events)
         value = total * log_values.exp().numpy()
         stderr = value * error.numpy() / _STANDARD_ERRORS
         if single:
@@ -105,25 +118,41 @@ def log_masses(
     plain = [at for at, event in enumerate(events) if at not in set(several)]
     if plain:
         rows = encode_rows(schema, [events[at] for at in plain])
-        found = density.log_value(rows.evidence).double().cpu()
-        value[plain] = torch.where(rows.empty, -torch.inf, found)
-        error[plain] = _relative_error(density, rows.evidence)
+        value[plain], error[plain] = _box_masses(density, rows)
     for at in several:
-        boxes = encode_boxes(schema, events[at], tuple(events[at]))
-        found = density.log_value(boxes.evidence).double().cpu()
-        value[at] = torch.where(boxes.empty, -torch.inf, found).logsumexp(0)
-        error[at] = _relative_error(density, boxes.evidence).max()
-    return value.clamp_max(0.0), error  # rounding may take a probability past one
+        found, errors = _box_masses(density, encode_boxes(schema, events[at], tuple(events[at])))
+        value[at], error[at] = found.logsumexp(0).clamp_max(0.0), errors.max()
+    return value, error
+
+
+def _box_masses(density: Density, boxes: Encoded) -> tuple[Tensor, Tensor]:
+    """Return the log probabilities of encoded boxes, (N,), and bounds on their errors, (N,)."""
+    found = density.log_value(boxes.evidence).double().cpu()
+    value = torch.where(boxes.empty, -torch.inf, found)
+    # Rounding may take a probability past one.
+    return value.clamp_max(0.0), _relative_error(density, boxes.evidence)
 
 
 def _precise(density: Density) -> Density:
-    """Return a copy in double precision, so that counts add up to a rounding error of 1e-12."""
-    version = sum(part._version for part in density.parameters())
+    """Return a frozen copy in double precision: counts add up to a rounding error of 1e-12."""
     found = _PRECISE.get(density)
-    if found is None or found[0] != version:  # parameters changed in the meantime
-        found = version, copy.deepcopy(density).double()
-        _PRECISE[density] = found
-    return found[1]
+    if found is None or not found.is_current(density):
+        found = _PRECISE[density] = _Precise(density)
+    return found.copy
+
+
+@final
+class _Precise:
+    """A copy of a density in double precision, with the parameters that it was made from."""
+
+    def __init__(self, density: Density) -> None:
+        self.parameters = [part.detach().clone() for part in density.parameters()]
+        self.copy = copy.deepcopy(density).double()
+        freeze(self.copy)
+
+    def is_current(self, density: Density) -> bool:
+        """Compare bit by bit: no change, by training, loading or hand, leaves a stale count."""
+        return all(map(torch.equal, density.parameters(), self.parameters))
 
 
 def _events(schema: Schema, queries: Sequence[Any]) -> list[dict[int, Cell]]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 Value = TypeVar("Value")
 
@@ -34,6 +34,7 @@ class Derived:
 
     def __init__(self, most: int = _MOST_VALUES) -> None:
         self._most = most
+        self.frozen = False  # set by `freeze`: the parameters never change
         # One attribute, replaced as a whole: threads see the values of one set of parameters.
         self._state: tuple[tuple[Tensor, ...], dict[Hashable, Any]] = ((), {})
 
@@ -49,10 +50,10 @@ class Derived:
             parameters: everything that the value depends on, the same tensors for all keys.
             make: computes the value; it must not be changed afterwards.
         """
-        if torch.is_grad_enabled() or torch.compiler.is_compiling() or not _are_small(parameters):
+        if not self._keeps(parameters):
             return make()
         copies, values = self._state
-        if not _are_equal(parameters, copies):
+        if not self.frozen and not _are_equal(parameters, copies):
             copies, values = tuple(p.detach().clone() for p in parameters), {}
             self._state = copies, values
         found: Value | None = values.get(key)
@@ -65,6 +66,48 @@ class Derived:
             values.clear()
         values[key] = made
         return made
+
+    def of_columns(
+        self,
+        columns: Sequence[int],
+        count: int,
+        parameters: Sequence[Tensor],
+        make: Callable[[Sequence[int]], Value],
+        pick: Callable[[Value, Sequence[int]], Value],
+        key: Hashable = None,
+    ) -> Value:
+        """Return `make(columns)`; where values are kept, pick it from the value of all columns.
+
+        Queries about ever other columns then derive nothing anew, and fill no memory.
+
+        Args:
+            columns: the columns.
+            count: the number of all columns.
+            parameters, key: as in `get`.
+            make: computes the value of some columns.
+            pick: returns the part of a value that belongs to some of its columns.
+        """
+        if not self._keeps(parameters):
+            return make(columns)
+        return pick(self.get(key, parameters, lambda: make(range(count))), columns)
+
+    def _keeps(self, parameters: Sequence[Tensor]) -> bool:
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return False
+        return self.frozen or _are_small(parameters)
+
+
+def freeze(module: nn.Module) -> None:
+    """Promise that the parameters of a module never change: its values are kept unchecked.
+
+    Large parameters are then derived from as well, at the price of their memory. Only a copy that
+    no one else holds can keep the promise.
+    """
+    module.requires_grad_(False)
+    for part in module.modules():
+        for made in vars(part).values():
+            if isinstance(made, Derived):
+                made.frozen = True
 
 
 def _are_small(parameters: Sequence[Tensor]) -> bool:

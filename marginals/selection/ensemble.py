@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import final
@@ -33,12 +33,21 @@ _PRIOR_ROWS = 50
 @final
 @dataclass(frozen=True)
 class Job:
-    """A member to fit: its recipe, training rows, judging rows, and a model to continue, if any."""
+    """A member to fit.
+
+    Args:
+        recipe: how to build and train it.
+        train: training rows, or a sample of them if there is a stream.
+        judges: held-out rows.
+        model: a model to continue, if any.
+        stream: the rows of each step, of a table larger than memory; see `marginals.fit`.
+    """
 
     recipe: Recipe
     train: Rows
     judges: Rows
     model: Density | None = None
+    stream: Callable[[int], Rows] | None = None
 
     @property
     def trained(self) -> bool:
@@ -96,6 +105,7 @@ def fit_member(job: Job, device: str) -> Member | None:
                 sample_weight=train.weight,
                 validation=judges.evidence,
                 validation_weight=judges.weight,
+                stream=job.stream,
                 **{"progress": False} | settings,
             )
     except FitError:

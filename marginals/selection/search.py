@@ -1,8 +1,9 @@
 """The default: fit several models of different families, and mix them by held-out score."""
 
+import copy
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast, final
 
@@ -26,7 +27,7 @@ from marginals.selection.ensemble import (
     weighted_mean,
 )
 from marginals.selection.folds import fold_jobs, group_scores, split_folds, whole_groups
-from marginals.selection.processes import LEAST_SECONDS, fit_in_processes
+from marginals.selection.processes import LEAST_SECONDS, Pool, fit_in_processes
 from marginals.selection.recipes import (
     SECONDS,
     Effort,
@@ -88,6 +89,9 @@ def search(
     progress: bool | None = None,
     seed: int = 0,
     started: float | None = None,
+    stream: Callable[[int], Rows] | None = None,
+    size: int | None = None,
+    pool: Pool | None = None,
 ) -> Found:
     """Fit models of several families, then more of those with the most weight, and mix them.
 
@@ -105,6 +109,9 @@ def search(
         progress: Show a progress bar; None shows it only on a terminal.
         seed: Seed for split, starts and training.
         started: When the seconds began, by `time.monotonic`; now by default.
+        stream: The rows of each step, if `data` are only a sample of them; needs `held`.
+        size: The number of all rows, if `data` are a sample.
+        pool: Where members are fitted; None for processes on this machine.
     """
     if effort not in SECONDS:
         raise ValueError(f"Expected `effort` to be one of {list(SECONDS)}; got {effort!r}.")
@@ -116,11 +123,12 @@ def search(
     copula = copula_options(data, options)
     coupled = copula["coupled"]
     mixed = bool(options["categories"])
-    first = first_recipes(observed_rows(rows), len(coupled), effort, gpu, mixed)
+    count = round(observed_rows(rows) * (size or len(rows)) / len(rows))
+    first = first_recipes(count, len(coupled), effort, gpu, mixed)
     if is_sharp(data.select(coupled).midpoints()) and effort != "quick":
-        first = sharp_recipes(observed_rows(rows), len(coupled)) + first
+        first = sharp_recipes(count, len(coupled)) + first
     if mixed and effort != "quick" and limit >= _WORTH_NODES:
-        first = node_recipes(observed_rows(rows), len(coupled)) + first
+        first = node_recipes(count, len(coupled)) + first
     recipes = [
         recipe.building(**(copula if recipe.build["tensor"] == "copula" else options)).seeded(
             seed + i
@@ -131,7 +139,8 @@ def search(
         recipes = focused_recipes(recipes, focus)
     with ProgressBar(progress, limit) as bar:
         alone = jobs is None and limit < _WORTH_PROCESSES
-        run = Search(limit, device, 1 if alone else process_count(jobs, effort, device), bar)
+        processes = 1 if alone else process_count(jobs, effort, device)
+        run = Search(limit, device, processes, bar, stream, pool)
         if held is not None:
             judges = make_rows(held, None, "validation")
             return run.in_rounds(rows, judges, recipes, effort, seed)
@@ -170,10 +179,19 @@ def process_count(jobs: int | None, effort: Effort, device: str) -> int:
 class Search:
     """One run of `search`: its limits and where it works."""
 
-    def __init__(self, seconds: float, device: str, jobs: int, bar: ProgressBar) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        device: str,
+        jobs: int,
+        bar: ProgressBar,
+        stream: Callable[[int], Rows] | None = None,
+        pool: Pool | None = None,
+    ) -> None:
         self.seconds, self.device, self.bar = seconds, device, bar
-        self.gpu = device.startswith("cuda")
-        self.at_once = _AT_ONCE if self.gpu else jobs
+        self.stream, self.pool = stream, pool
+        self.gpu = device.startswith("cuda") and pool is None
+        self.at_once = _AT_ONCE if self.gpu else jobs if pool is None else pool.count
         self.scores: list[float | None] = []  # of the models fitted so far, None for failures
         self.planned = 0
         self.interrupted = False
@@ -231,7 +249,9 @@ class Search:
         each = seconds / (rounds + small)
         ready = [
             replace(
-                job, recipe=job.recipe.fitting(max_seconds=max(LEAST_SECONDS, job.share * each))
+                job,
+                recipe=job.recipe.fitting(max_seconds=max(LEAST_SECONDS, job.share * each)),
+                stream=copy.copy(self.stream),
             )
             for job in jobs
         ]
@@ -254,6 +274,8 @@ class Search:
         return found + [None] * (len(ready) - len(found))
 
     def _fitted(self, jobs: Sequence[Job]) -> Iterable[Member | None]:
+        if self.pool is not None:
+            return self.pool.fit(jobs, self.device)
         if self.gpu or self.at_once == 1 or len(jobs) == 1:
             return fit_members(jobs, self.device, self.at_once)
         return fit_in_processes(jobs, min(self.at_once, len(jobs)), self.device)

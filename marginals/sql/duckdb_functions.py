@@ -1,9 +1,11 @@
 """SQL functions of a fitted model, vectorised over Arrow batches of DuckDB."""
 
+import contextlib
 import functools
 import itertools
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any, final
 
@@ -43,8 +45,8 @@ def register(
     """Add the functions of a fitted model to a DuckDB connection.
 
     A row is a struct: a table's name or alias stands for its row, and `{'age': age}` is some of its
-    columns. NULL is missing. A column that the model lacks is an error that names it. With the name
-    "wine":
+    columns. NULL is missing. Names match in any case, as in SQL, and a column that the model lacks
+    is an error that names it. With the name "wine":
 
     - `wine_logpdf(row)`, `wine_logpdf(row, given)`: the log density, as `MDMA.logpdf`.
     - `wine_prob(query)`, `wine_prob(query, row)`: the probability of an event, given the query's
@@ -68,7 +70,7 @@ def register(
             for as the model was fitted.
 
     Returns:
-        The connection.
+        The connection. A model of the same name that was registered before is replaced.
     """
     duckdb_module()
     if not _NAME.fullmatch(name):
@@ -77,7 +79,7 @@ def register(
             "such as 'wine'."
         )
     view = ArrowFunction(model, Impute(), handle_unknown=handle_unknown).view
-    functions = _Functions(view, frozenset(map(str, ignore)))
+    functions = _Functions(view, frozenset(str(column).casefold() for column in ignore))
     struct = ", ".join(f"{_quoted(str(c.name))} {_sql_type(c)}" for c in view.schema_)
     for suffix, function, returned in (
         ("logpdf", functions.logpdf, "DOUBLE"),
@@ -88,6 +90,8 @@ def register(
         ("fill", functions.fill, f"STRUCT({struct})"),
         ("draws", functions.draws, f"STRUCT({struct})[]"),
     ):
+        with contextlib.suppress(duckdb_module().InvalidInputException):
+            connection.remove_function(f"{name}_{suffix}")  # of an earlier model of that name
         connection.create_function(
             f"{name}_{suffix}",
             _variadic(function),
@@ -115,11 +119,16 @@ class _Functions:
 
     Args:
         model: the model.
-        ignore: columns of rows that are left out.
+        ignore: columns of rows that are left out, in lower case.
     """
 
     def __init__(self, model: TableView, ignore: frozenset[str]) -> None:
         self.model, self.ignore = model, ignore
+        # SQL ignores case, unless columns of the model differ in nothing else.
+        own = [str(column) for column in model.schema_.names]
+        folded = Counter(map(str.casefold, own))
+        self._names = {n.casefold(): n for n in own if folded[n.casefold()] == 1}
+        self._names |= {n: n for n in own}
         self._lock = threading.Lock()  # DuckDB calls from several threads
         self._calls = itertools.count(1)  # each has its own draws
 
@@ -212,8 +221,8 @@ class _Functions:
         frame = self._frame(row[0]) if row else None
         found = np.full(len(names), np.nan)
         for text in dict.fromkeys(name for name in names if name is not None):
-            self._check_name(text)
-            (own,) = (c for c in self.model.schema_ if str(c.name) == text)
+            full = self._name(text)
+            (own,) = (c for c in self.model.schema_ if str(c.name) == full)
             _check_numbers(own)
             index = [i for i, name in enumerate(names) if name == text]
             given = None
@@ -232,20 +241,21 @@ class _Functions:
                 f"{row.type}."
             )
         structs = row.combine_chunks()
-        names = [field.name for field in row.type if field.name not in self.ignore]
-        for name in names:
-            self._check_name(name)
+        names = [field.name for field in row.type if field.name.casefold() not in self.ignore]
         columns = dict(zip((f.name for f in row.type), structs.flatten(), strict=True))
-        table = pa.table({name: _plain(columns[name]) for name in names})
+        table = pa.table({self._name(name): _plain(columns[name]) for name in names})
         return model_frame(self.model.schema_, ArrowRows(table))
 
-    def _check_name(self, name: str) -> None:
-        own = [str(column) for column in self.model.schema_.names]
-        if name not in own:
+    def _name(self, name: str) -> str:
+        """Return a column's name in the model."""
+        found = self._names.get(name) or self._names.get(name.casefold())
+        if found is None:
+            own = [str(column) for column in self.model.schema_.names]
             raise ValueError(
                 f"Expected a column of the model; got {name!r}. {did_you_mean(name, own)} Leave "
                 "other columns out, or name them in `ignore`."
             )
+        return found
 
     def _structs(self, frame: pd.DataFrame) -> Any:
         """Return a table with all of the model's columns as structs."""

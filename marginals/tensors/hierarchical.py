@@ -14,6 +14,7 @@ from marginals.numerics import (
     draw_many,
     draw_rows,
     log_matmul,
+    log_matmul_kept,
     log_normalised,
     log_shares,
     logsumexp,
@@ -102,7 +103,7 @@ class HierarchicalTensor(ComponentTensor):
         value = self._by_kernel(values, backend)
         if value is not None:
             return value
-        pool, _ = self._up(values, backend)
+        pool = self._up_kept(values) if self._made.frozen else self._up(values, backend)[0]
         return logsumexp(self._log_root() + pool.sum(0))
 
     def condense(self, values: LeafValues, requested: Sequence[int]) -> LeafValues:
@@ -212,6 +213,20 @@ class HierarchicalTensor(ComponentTensor):
             pool = mixed if level.keep is None else torch.cat([mixed, pool[level.keep]])
             trace.append(_Step(level, weights, grid, terms))
         return pool, trace
+
+    def _up_kept(self, values: LeafValues) -> Tensor:
+        """Contract all but the root with weights that never change: none is computed or copied."""
+        pool = values.log_values
+        log_weights, weights = self._made.get("all", (), self._both_weights)
+        for level in self._plan(values.columns, pool.device).levels:
+            terms = self._terms(level.gather(pool))
+            mixed = log_matmul_kept(terms, log_weights, weights, level.numbers)
+            pool = mixed if level.keep is None else torch.cat([mixed, pool[level.keep]])
+        return pool
+
+    def _both_weights(self) -> tuple[Tensor, Tensor]:
+        log_weights = self._log_weights()
+        return log_weights, log_weights.exp()
 
     def _terms(self, grid: Tensor) -> Tensor:
         """Multiply the children (n, p, B, M) in each of T terms, (n, B, T M)."""

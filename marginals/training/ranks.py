@@ -1,6 +1,8 @@
 """Several processes that train one model: who they are, and what they share."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, final
 
 import torch
@@ -10,6 +12,8 @@ from torch import Tensor, nn
 from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
 from marginals.runtime.backend import Backend
+
+_ALONE: list[bool] = []  # not empty while this process trains a model of its own
 
 
 def rank() -> int:
@@ -24,7 +28,26 @@ def world() -> int:
 
 def is_shared() -> bool:
     """Say whether several processes train together."""
-    return dist.is_available() and dist.is_initialized()
+    return dist.is_available() and dist.is_initialized() and not _ALONE
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Train a model of this process's own inside a `with` block."""
+    _ALONE.append(True)
+    try:
+        yield
+    finally:
+        _ALONE.pop()
+
+
+def gathered(part: Any) -> list[Any]:
+    """Return the parts of all processes, in their order."""
+    if not is_shared():
+        return [part]
+    parts: list[Any] = [None] * world()
+    dist.all_gather_object(parts, part)
+    return parts
 
 
 def join() -> bool:

@@ -129,7 +129,8 @@ MODULES = {
     **{"causal-speed": "causal", "anomalies": "anomalies", "imputation": "imputation"},
     **{"prediction": "prediction", "synthesis": "synthesis", "speed": "speed"},
     **{"files": "files", "latency": "latency", "selectivity": "selectivity"},
-    **{"engines": "engines", "drag": "drag"},
+    **{"consistency": "selectivity"},
+    **{"engines": "engines", "drag": "drag", "large-fit": "large_fit"},
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from marginals import MDMA
+from marginals import MDMA, load
 from marginals.cli import app
 from marginals.engines import ArrowFunction, Impute, local_engine, model_columns, ray_engine
 from marginals.engines.row_jobs import draw_counts, drawn_batch
@@ -109,3 +109,15 @@ def test_commands(
     found = pq.read_table(f"{tmp_path}/scores")
     assert found.equals(pq.read_table(f"{tmp_path}/scores.parquet"))
     assert "-o" in run(*words, *ray, code=2).stderr
+
+
+@pytest.mark.usefixtures("cluster")
+def test_workers_fit_the_members_of_a_mixture(folder: Path, tmp_path: Path) -> None:
+    words = ["fit", str(folder / "parts"), "-o", str(tmp_path / "m.mdma"), "--engine", "ray"]
+    words += ["--max-seconds", "2", "--ignore", "name", "--buffer", "100", "--workers", "2"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    model = load(tmp_path / "m.mdma")
+    assert isinstance(model, MDMA)
+    assert model.rows_ == 240
+    assert len(model.members_) > 1

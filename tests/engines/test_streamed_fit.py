@@ -1,5 +1,6 @@
 """Fits of tables larger than memory: every row once an epoch, one process or several, resumed."""
 
+import json
 import os
 import subprocess
 import sys
@@ -12,8 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from marginals import MDMA, load
+from marginals.cli import app
 from marginals.columns import infer
 from marginals.engines import fit_stream
 from marginals.engines.row_stream import RowStream
@@ -87,6 +90,54 @@ def test_streamed_models_are_like_others(parts: Path, tmp_path: Path) -> None:
     assert fit_stream(more, parts, buffer=300, sampled=200, checkpoint=path).result_.resumed
 
 
+def test_members_of_the_default_learn_from_the_stream(parts: Path) -> None:
+    options: dict[str, Any] = {"max_seconds": 2.0, "n_jobs": 1, "random_state": 0}
+    model = fit_stream(MDMA(**options), parts, buffer=300, sampled=200)
+    assert model.rows_ == 1200
+    assert len(model.members_) > 1
+    assert all(member["steps"] > 0 for member in model.members_)
+    alone = MDMA(tensor="ht", width=6, max_steps=150, random_state=0).fit(make_table())
+    assert model.score(make_table()) > alone.score(make_table()) - 0.15
+    with pytest.raises(ValueError, match="mixture"):
+        fit_stream(MDMA(), parts, checkpoint="check")
+    with pytest.raises(ValueError, match="Did you mean 'k'"):
+        fit_stream(MDMA(), parts, ignore=["kk"])
+
+
+def test_tables_beyond_the_rows_in_memory_are_streamed(parts: Path, tmp_path: Path) -> None:
+    words = ["fit", str(parts), "-o", str(tmp_path / "m.mdma"), "--json", "--set", "max_steps=3"]
+
+    def fitted(*more: str) -> dict[str, Any]:
+        done = CliRunner().invoke(app, [*words, "--width", "2", *more])
+        assert done.exit_code == 0, done.output
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    assert fitted("--rows", "1000")["rows"] == 1200  # all rows, streamed
+    assert fitted("--rows", "1000", "--no-stream")["rows"] == 1000  # a sample
+    assert "processes" not in fitted()  # in memory
+    done = CliRunner().invoke(app, [*words, "--rows", "9", "--validation", str(parts)])
+    assert "--no-stream" in done.output
+
+
+def test_processes_share_the_members(parts: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["--standalone", "-m", "marginals", "fit", str(parts), "--json"]
+    command += ["-o", str(tmp_path / "m.mdma"), "--max-seconds", "2", "--buffer", "300"]
+    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout)["processes"] == 2
+    model = load(tmp_path / "m.mdma")
+    assert isinstance(model, MDMA)
+    assert len(model.members_) > 1
+    assert model.score(make_table()) > -3
+
+
+def _environment() -> dict[str, str]:
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+
+
 # The gradients of two processes, each with half of a batch, and a fit in which one is killed.
 PROGRAM = """
 import os, sys, signal
@@ -129,9 +180,7 @@ def test_processes_train_together_and_resume(parts: Path, tmp_path: Path) -> Non
     command += ["--standalone", "--max-restarts", "1", str(script), str(marker)]
     command += ["fit", str(parts), "-o", str(out), "--width", "6", "--set", "max_steps=60"]
     command += ["--set", "tensor=ht", "--checkpoint", str(tmp_path / "check"), "--buffer", "300"]
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]
     assert marker.exists()
     model = load(out)

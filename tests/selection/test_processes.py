@@ -43,6 +43,6 @@ def test_an_interrupt_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("marginals.selection.processes._fit_by", stop)
+    monkeypatch.setattr("marginals.selection.processes.fit_by", stop)
     with pytest.raises(KeyboardInterrupt):
         list(fit_in_processes(jobs(1.0, [5]), 2, "cpu"))

@@ -1,6 +1,7 @@
 """Models in DuckDB give the answers of their methods; NULL is missing, wrong columns are named."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -138,3 +139,42 @@ def test_errors_name_the_column(database: Any) -> None:
             database.execute(statement).fetchall()
     with pytest.raises(ValueError, match="letters"):
         register(database, None, "a b")  # type: ignore[arg-type]
+
+
+def test_any_sql_type_and_case(database: Any, model: MDMA, frame: pd.DataFrame) -> None:
+    wanted = model.score_samples(frame)
+    cast = """SELECT age::HUGEINT AS "Age", income::DECIMAL(18, 9) AS INCOME, city::city AS city,
+        grade::FLOAT AS grade, day::DATE AS day FROM t"""
+    database.execute("CREATE TYPE city AS ENUM ('Rome', 'Oslo', 'Bergen')")
+    found = column(database, f"SELECT m_logpdf(r) x FROM ({cast}) r")
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    found = column(database, "SELECT m_ppf(0.5, 'INCOME', {'AGE': 40}) x")
+    assert found[0] == pytest.approx(model.ppf(0.5, "income", given={"age": 40}))
+
+
+def test_statements_as_users_write_them(database: Any, model: MDMA, frame: pd.DataFrame) -> None:
+    prepared = "SELECT m_prob('income > ' || ?, {'age': ?}) x"
+    found = database.execute(prepared, [300, 40]).fetchnumpy()["x"]
+    assert found[0] == pytest.approx(model.prob({"income": (300, None)}, given={"age": 40}))
+    nothing = "(SELECT * FROM t WHERE age > 1000)"
+    for statement in (
+        f"SELECT m_logpdf(r) FROM {nothing} r",
+        f"SELECT m_prob('age > 3', r) FROM {nothing} r",
+        f"SELECT s.* FROM {nothing} r, m_sample_given({{'age': r.age}}, 2) s",
+        "FROM m_sample(0)",
+    ):
+        assert database.execute(statement).fetchall() == []
+    joined = "SELECT sum(m_logpdf(a) - m_logpdf(b)) x FROM t a JOIN t b ON a.day = b.day"
+    assert column(database, joined)[0] == 0.0
+
+
+def test_threads_and_a_newer_model(model: MDMA, frame: pd.DataFrame) -> None:
+    with duckdb.connect() as connection, ThreadPoolExecutor(2) as pool:
+        connection.register("frame", frame)
+        connection.execute("CREATE TABLE t AS SELECT * FROM frame")
+        for _ in range(2):  # the second replaces the first
+            register(connection, model, "m")
+        statement = "SELECT sum(m_logpdf(t)) x FROM t"
+        cursors = [connection.cursor() for _ in range(2)]
+        found = list(pool.map(lambda c: c.execute(statement).fetchall()[0][0], cursors))
+        assert found == pytest.approx([float(model.score_samples(frame).sum())] * 2)

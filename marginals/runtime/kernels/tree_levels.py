@@ -6,6 +6,7 @@ The fused kernels give each node a fixed *slot* instead: a `Stage` is a level in
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import torch
@@ -32,6 +33,13 @@ class Level:
     keep: Tensor | None
     whole: bool
     size: int
+
+    @cached_property
+    def numbers(self) -> list[int]:
+        """The rows of the weights as a list."""
+        if isinstance(self.nodes, slice):
+            return list(range(self.nodes.start, self.nodes.stop))
+        return self.nodes.tolist()
 
     def gather(self, pool: Tensor) -> Tensor:
         """Arrange the pool (P, B, M) by node and child, (n, p, B, M), 0 for no child."""
