@@ -20,18 +20,9 @@ from typing import Any
 import numpy as np
 
 from marginals import MDMA
+from studies.harness.available import Unavailable, check_choice, installed
 from studies.harness.browser import FLAGS, chromium
-from studies.harness.study import (
-    Context,
-    Paper,
-    Record,
-    Records,
-    Settings,
-    Study,
-    Unavailable,
-    check_choice,
-    installed,
-)
+from studies.harness.study import Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import shown, table
 from studies.latency import fitted, make_table
 

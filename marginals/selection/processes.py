@@ -48,14 +48,10 @@ def fit_in_processes(jobs: Sequence[Job], count: int, device: str) -> Iterator[M
 
 
 def ends_of(jobs: Sequence[Job], count: int) -> list[float]:
-    """Return by when each member must be fitted, if every process takes its own in turn.
-
-    Members that are not trained have no time of their own: the next one makes up for it.
-    """
+    """Return by when each member must be fitted, if every process takes its own in turn."""
     start = time.time()
     return [
-        start
-        + sum(j.recipe.fit["max_seconds"] for j in jobs[i % count : i + 1 : count] if j.trained)
+        start + sum(j.recipe.fit["max_seconds"] for j in jobs[i % count : i + 1 : count])
         for i in range(len(jobs))
     ]
 

@@ -133,7 +133,10 @@ def first_recipes(
         ranks = [few, tree, neural, ranked, wide_tree, many]
         recipes = [tree, few, *ranks[2:]] if mixed else ranks
     elif mixed and not gpu:
-        recipes = [tree, wide_tree, many, neural, few, ranked]
+        # Two trees of one size, over different pairs of columns, agree more with a table than a
+        # wide one that takes few steps.
+        other = tree.building(tree="varied")
+        recipes = [tree, other, wide_tree, many, neural, few, ranked]
     elif mixed:
         recipes = [wide_tree, tree, many, mixture, neural, few, ranked]
     elif gpu:

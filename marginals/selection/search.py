@@ -243,10 +243,8 @@ class Search:
 
     def fit_all(self, jobs: Sequence[Job], seconds: float) -> list[Member | None]:
         """Fit all jobs within so many seconds, as many at a time as the machine allows."""
-        whole = sum(job.share == 1 for job in jobs)
-        rounds = max(1, -(-whole // self.at_once))
-        small = sum(job.share for job in jobs if job.share < 1) / self.at_once
-        each = seconds / (rounds + small)
+        turns = [jobs[place :: self.at_once] for place in range(self.at_once)]
+        each = seconds / max(1.0, *(sum(job.share for job in turn) for turn in turns))
         ready = [
             replace(
                 job,

@@ -1,6 +1,7 @@
 """Members that are fitted in several processes."""
 
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -46,3 +47,11 @@ def test_an_interrupt_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("marginals.selection.processes.fit_by", stop)
     with pytest.raises(KeyboardInterrupt):
         list(fit_in_processes(jobs(1.0, [5]), 2, "cpu"))
+
+
+def test_members_that_take_no_steps_have_a_share_of_the_time() -> None:
+    trained, small = (job.share for job in jobs(1.0, [5, 0]))
+    assert (trained, small < 0.5) == (1.0, True)
+    wide = jobs(1.0, [0])[0]
+    wide = replace(wide, recipe=wide.recipe.building(width=400, init="em"))
+    assert wide.share == 1.0
