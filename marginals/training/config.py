@@ -58,7 +58,7 @@ class FitConfig:
         clip_norm: Largest norm of the gradient; None disables clipping.
         max_steps: Largest number of steps.
         max_seconds: Time limit, None for none. A fit stopped by the clock is not reproducible
-            to the last digit.
+            to the last digit. On a GPU the seconds begin when the first step has been recorded.
         validation_fraction: Share of rows to hold out if no validation rows are given. With 0,
             (at most 65536) training rows judge the model.
         evaluate_every: Steps between evaluations; None means once per epoch, but every 50 to 400.

@@ -198,7 +198,11 @@ class FitRun:
             return True
         if state.step >= config.max_steps:
             state.stopped = "max_steps"
-        elif config.max_seconds is not None and self._seconds() >= config.max_seconds:
+        elif (
+            config.max_seconds is not None
+            and not self.may_record  # the seconds begin when a step has been recorded
+            and self._seconds() >= config.max_seconds
+        ):
             state.stopped = "max_seconds"
         return bool(state.stopped)
 
@@ -220,6 +224,8 @@ class FitRun:
         if self.graphed is None and self.may_record:
             self.may_record = False
             self.graphed = self.record(len(index))
+            # Seconds are for training: the first use of kernels compiles them, which is done now.
+            self.started = time.monotonic() - state.seconds
         if self.graphed is not None:
             self.torn = True
             state.loss_sum += self.graphed(index, change)
