@@ -206,11 +206,11 @@ def _streamed(
     from marginals.engines.streamed_fit import BUFFER, SAMPLE, fit_stream
     from marginals.training import ranks
 
-    sizes = {"buffer": buffer or min(BUFFER, rows), "sampled": min(SAMPLE, rows)}
+    options |= {"buffer": buffer or min(BUFFER, rows), "sampled": min(SAMPLE, rows)}
 
     ranks.join()
     started = time.perf_counter()
-    fit_stream(model, data, **sizes, **options)
+    fit_stream(model, data, **options)
     first, processes = ranks.rank() == 0, ranks.world()
     if first:
         model.save(output)

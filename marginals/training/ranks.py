@@ -8,6 +8,7 @@ from typing import Any, final
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from marginals.cells.evidence import Evidence
@@ -72,7 +73,7 @@ def _own_store() -> dict[str, Any]:
         return {}
     store, rank, world = next(rendezvous("env://"))
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    own = dist.PrefixStore(f"attempt-{attempt}", store)
+    own = PrefixStore(f"attempt-{attempt}", store)
     return {"store": own, "rank": rank, "world_size": world}
 
 
