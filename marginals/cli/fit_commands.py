@@ -61,7 +61,12 @@ Stream = Annotated[
     ),
 ]
 Buffer = Annotated[
-    int, typer.Option("--buffer", min=1, help="Rows in memory at a time while streaming.")
+    int | None,
+    typer.Option(
+        "--buffer",
+        min=1,
+        help="Rows of the shuffle buffer while streaming; by default 262,144, or --rows if fewer.",
+    ),
 ]
 Checkpoint = Annotated[
     str | None,
@@ -119,7 +124,7 @@ def fit(
     width: Width = None,
     handle_unknown: options.HandleUnknown = None,
     stream: Stream = None,
-    buffer: Buffer = 262_144,
+    buffer: Buffer = None,
     checkpoint: Checkpoint = None,
     engine: RunsOn = options.Engine.local,
     workers: options.Workers = None,
@@ -145,7 +150,8 @@ def fit(
         if validation is not None:
             raise typer.BadParameter("--validation needs --no-stream: streams hold out rows.")
         model.set_params(columns=kinds or None, random_state=seed)
-        own: dict[str, Any] = {"buffer": buffer, "checkpoint": checkpoint, "ignore": ignore or []}
+        own: dict[str, Any] = {"checkpoint": checkpoint, "ignore": ignore or []}
+        own |= {"buffer": buffer, "rows": rows}
         if on_ray:
             from marginals.engines.member_pools import RayPool
 
@@ -193,10 +199,14 @@ def _streams(data: str, rows: int) -> bool:
     return sum(piece.rows for piece in pieces(data, model_columns.ROWS)) > rows
 
 
-def _streamed(model: Any, data: str, output: str, **options: Any) -> dict[str, Any]:
+def _streamed(
+    model: Any, data: str, output: str, rows: int, buffer: int | None, **options: Any
+) -> dict[str, Any]:
     """Fit all rows of a table, perhaps with other processes; return what there is to report."""
-    from marginals.engines import fit_stream
+    from marginals.engines.streamed_fit import BUFFER, SAMPLE, fit_stream
     from marginals.training import ranks
+
+    options |= {"buffer": buffer or min(BUFFER, rows), "sampled": min(SAMPLE, rows)}
 
     ranks.join()
     started = time.perf_counter()

@@ -24,7 +24,7 @@ from marginals.selection.processes import Pool
 from marginals.selection.search import search
 from marginals.training import ranks
 
-_SAMPLE = 100_000  # rows that show the kinds of columns, and that models start from
+SAMPLE = 100_000  # rows that show the kinds of columns, and that models start from
 _HELD = 20_000  # rows to judge by
 BUFFER = 262_144  # rows in memory at a time
 _BATCH = 500  # rows of a step of a single model
@@ -36,7 +36,7 @@ def fit_stream(
     path: Path,
     *,
     buffer: int = BUFFER,
-    sampled: int = _SAMPLE,
+    sampled: int = SAMPLE,
     checkpoint: Path | None = None,
     ignore: Collection[str] = (),
     pool: Pool | None = None,

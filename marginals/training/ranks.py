@@ -8,6 +8,8 @@ from typing import Any, final
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
@@ -57,8 +59,22 @@ def join() -> bool:
     gpu = torch.cuda.is_available()
     if gpu:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("nccl" if gpu else "gloo")
+    dist.init_process_group("nccl" if gpu else "gloo", **_own_store())
     return True
+
+
+def _own_store() -> dict[str, Any]:
+    """Return a store without the addresses of processes that ended, if all are on one machine.
+
+    torchrun's restarts share one store, in which a process may find the address that another had
+    before it was killed. On several machines the numbers of their restarts may differ.
+    """
+    if os.environ.get("LOCAL_WORLD_SIZE") != os.environ["WORLD_SIZE"]:
+        return {}
+    store, rank, world = next(rendezvous("env://"))
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    own = PrefixStore(f"attempt-{attempt}", store)
+    return {"store": own, "rank": rank, "world_size": world}
 
 
 def wait() -> None:
