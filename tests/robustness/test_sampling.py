@@ -180,7 +180,7 @@ def run(*arguments: str) -> Any:
     return done
 
 
-FIT = ["--ignore", "id", "--width", "4", "--set", "max_steps=3", "--rows", "60"]
+FIT = ["--ignore", "id", "--width", "4", "--set", "max_steps=3", "--rows", "60", "--no-stream"]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
