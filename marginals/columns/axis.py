@@ -89,6 +89,16 @@ class Axis(ABC):
         return numbers
 
     def to_model(self, bent: Floats) -> Floats:
+        """Return transformed values on the model's scale."""
+        scaled = self._scaled(bent)
+        return scaled if self.column.scores is None else self.column.scores(scaled)
+
+    def log_score_slope(self, bent: Floats) -> Floats | float:
+        """Return the log slope of the normal scores at transformed values; 0 without any."""
+        scores = self.column.scores
+        return 0.0 if scores is None else scores.log_slope(self._scaled(bent))
+
+    def _scaled(self, bent: Floats) -> Floats:
         """Subtract the location and divide by the scale, without overflow."""
         location, scale = self.column.location, self.column.scale
         scaled = (bent - location) / scale
@@ -100,6 +110,7 @@ class Axis(ABC):
 
     def to_numbers(self, model: Floats) -> Floats:
         """Undo `to_model`."""
+        model = model if self.column.scores is None else self.column.scores.inverse(model)
         location, scale = self.column.location, self.column.scale
         bent: Any = model * scale + location
         halves = (model / 2 * scale + location / 2) * 2

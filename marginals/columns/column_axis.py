@@ -54,12 +54,12 @@ def standardised(column: Column, values: Floats) -> Column:
     bare = replace(column, location=0.0, scale=1.0, knot=None, soft=0.0, scores=None).axis
     if isinstance(bare, CodeAxis | TableAxis):
         return column
-    values = values[np.isfinite(values)]
+    observed = values = values[np.isfinite(values)]
     if isinstance(bare, SmoothAxis):
         inside = (values > bare.lower) & (values < bare.upper)
         values = bare.bent(values[inside & ~np.isin(values, bare.points)])
     elif isinstance(bare, LatticeAxis):
-        values = values[~bare.at_atom(values)]
+        observed = values = values[~bare.at_atom(values)]
         column = replace(column, soft=softness(bare, values))
         values = replace(bare, column=replace(bare.column, soft=column.soft)).point(values)
     values = values[np.isfinite(values)]
@@ -67,10 +67,13 @@ def standardised(column: Column, values: Floats) -> Column:
     if isinstance(bare, LatticeAxis) and abs(location) > _FAR:
         location = 0.0  # the reference, near which neighbours keep their distance
     column = replace(column, location=location, scale=scale, knot=_knot(column.kind, values))
+    if family(column.dtype) == "number":
+        scored = replace(column, scores=fit_normal_scores((values - location) / scale))
+        # On a coarse lattice, sums over its points need a scale without kinks.
+        fine = not isinstance(scored.axis, LatticeAxis) or scored.axis.is_fine(observed)
+        column = scored if fine else column
     if isinstance(column.axis, LatticeAxis):
         return replace(column, atoms=column.axis.atom_points)
-    if isinstance(column.axis, SmoothAxis) and family(column.dtype) == "number":
-        column = replace(column, scores=fit_normal_scores((values - location) / scale))
     return with_atoms(column.axis) if isinstance(column.axis, SmoothAxis) else column
 
 

@@ -28,6 +28,7 @@ _NEAR = 1e-6
 _LOOSE = 0.05
 # A cell with more than this many to a standard deviation is as good as a point.
 _FINE = 500.0
+_MOSTLY = 0.98  # share of the values of a fine lattice that have such cells
 _MOST = float(np.finfo(np.float64).max)
 _EPS = float(np.finfo(np.float64).eps)
 _MOST_UNIT = 10**15  # whole numbers beyond are rounded as floats
@@ -126,9 +127,14 @@ class LatticeAxis(Axis):
         return ExactCells(lower, upper, slope)
 
     def _log_width(self, lower: Floats, upper: Floats) -> Floats:
-        if math.isinf(self.first) and math.isinf(self.last):
+        if self.column.scores is None and math.isinf(self.first) and math.isinf(self.last):
             return np.where(np.isnan(lower), np.nan, -math.log(self.column.scale))
         return np.log(upper - lower)
+
+    def is_fine(self, numbers: Floats) -> bool:
+        """Say whether nearly all of these values have cells as good as points."""
+        log_width = self._log_width(*self.rounded(numbers))
+        return bool((log_width < -math.log(_FINE)).mean() >= _MOSTLY)
 
     def at_atom(self, numbers: Floats) -> Flags:
         """Say which values are atoms."""
@@ -172,10 +178,11 @@ class LatticeAxis(Axis):
             if not 0 <= last - first < _MOST_CELLS:
                 return None
             k = np.arange(first, last + 1)
-            widths = self._slope(k + 0.5) / self.column.scale
+            middle = self.bent(k + 0.5)
+            widths = self._slope(k + 0.5) / self.column.scale * np.exp(self.log_score_slope(middle))
             edges = self.to_model(self.bent(np.append(k, last + 1)))
             below, above = max(0.0, self.first - first), max(0.0, last - self.last)
-            points = self.to_model(self.bent(k + 0.5))
+            points = self.to_model(middle)
             return LatticeTable(edges, points, widths, int(below), int(above))
 
     def between(

@@ -46,7 +46,8 @@ class Column:
         knot: of a column with one bound, the logarithm of the largest distance from it in the data;
             see `open_tail`.
         soft: of a lattice, the steps from its bounds at which its scale becomes a logarithm.
-        scores: of a continuous column with many rows, the map to its normal scores.
+        scores: of a continuous or finely rounded column with many rows, the map to its normal
+            scores.
         alone: whether the column is modelled as independent of all others, as one that nearly
             identifies its row is.
         margin: a distribution that replaces the column's own margin; it cannot be saved.

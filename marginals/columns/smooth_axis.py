@@ -59,16 +59,6 @@ class SmoothAxis(Axis):
         model = self.point(numbers)
         return ExactCells(model, model, np.where(none, 0.0, self._log_slope(numbers)))
 
-    def to_model(self, bent: Floats) -> Floats:
-        """Return transformed values on the model's scale."""
-        scaled = super().to_model(bent)
-        return scaled if self.column.scores is None else self.column.scores(scaled)
-
-    def to_numbers(self, model: Floats) -> Floats:
-        """Undo `to_model`."""
-        scores = self.column.scores
-        return super().to_numbers(model if scores is None else scores.inverse(model))
-
     def point(self, numbers: Floats) -> Floats:
         """Return values on the model's scale; NaN where they cannot occur."""
         inside = (numbers > self.lower) & (numbers < self.upper)
@@ -157,8 +147,7 @@ class SmoothAxis(Axis):
     def _log_slope(self, numbers: Floats) -> Floats:
         """Return log |d model / d user|; the user's unit of time is the second."""
         slope: Any = np.full(len(numbers), -math.log(self.column.scale))
-        if self.column.scores is not None:
-            slope = slope + self.column.scores.log_slope(super().to_model(self.bent(numbers)))
+        slope = slope + self.log_score_slope(self.bent(numbers))
         if family(self.column.dtype) != "number":
             slope = slope + math.log(UNITS[unit(self.column.dtype)] / self.column.grain)
         low, high = not math.isinf(self.lower), not math.isinf(self.upper)

@@ -87,3 +87,30 @@ def test_densities_are_those_of_the_values() -> None:
         assert np.quantile(table["x"], level) == pytest.approx(
             float(np.interp(level, summed, grid)), abs=0.15
         )
+
+
+def test_fine_lattices_have_them_and_coarse_ones_do_not() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({
+        "fine": np.round(rng.gamma(2.0, 1.0, ROWS) - 1, 4),
+        "bounded": np.round(rng.beta(2, 5, ROWS), 4),
+        "coarse": np.round(rng.normal(size=ROWS), 1),
+    })  # fmt: skip
+    schema = infer(table)
+    assert schema["coarse"].scores is None
+    for name in ("fine", "bounded"):
+        axis = schema[name].axis
+        assert schema[name].kind.resolution == 0.0001
+        assert schema[name].scores is not None
+        values = table[name].to_numpy()
+        assert axis.numbers(axis.point(values)) == pytest.approx(values, abs=1e-12)
+    model = MDMA(width=6, max_steps=60, random_state=0).fit(table)
+    values = np.unique(table["bounded"])[200:203]
+    single = [model.prob({"bounded": float(v)}) for v in values]
+    low, high = float(values[0]), float(values[-1])
+    every = np.round(np.arange(low, high + 5e-5, 1e-4), 4)
+    total = sum(float(model.prob({"bounded": float(v)})) for v in every)
+    assert total == pytest.approx(float(model.prob({"bounded": (low - 1e-4, high)})), rel=0.01)
+    assert all(float(p) > 0 for p in single)
+    drawn = model.sample(200, random_state=0)["fine"]
+    assert np.allclose(np.round(drawn, 4), drawn, atol=1e-12)
