@@ -68,10 +68,12 @@ def standardised(column: Column, values: Floats) -> Column:
         location = 0.0  # the reference, near which neighbours keep their distance
     column = replace(column, location=location, scale=scale, knot=_knot(column.kind, values))
     if family(column.dtype) == "number":
-        scored = replace(column, scores=fit_normal_scores((values - location) / scale))
+        scores = fit_normal_scores((values - location) / scale)
+        scored = replace(column, scores=scores)
         # On a coarse lattice, sums over its points need a scale without kinks.
-        fine = not isinstance(scored.axis, LatticeAxis) or scored.axis.is_fine(observed)
-        column = scored if fine else column
+        lattice = scored.axis if scores is not None else None
+        coarse = isinstance(lattice, LatticeAxis) and not lattice.is_fine(observed)
+        column = column if coarse else scored
     if isinstance(column.axis, LatticeAxis):
         return replace(column, atoms=column.axis.atom_points)
     return with_atoms(column.axis) if isinstance(column.axis, SmoothAxis) else column
