@@ -1,5 +1,7 @@
 """Whether each column's distribution given the other columns is right: a row's level in it."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from scipy.stats import kstwo
@@ -14,25 +16,28 @@ from marginals.synthesis.comparable_cells import Floats
 _CENTRAL = 0.9  # level of the central interval whose coverage is counted
 
 
-def calibration(
-    density: Density, schema: Schema, cells: Evidence, random: np.random.Generator
-) -> tuple[pd.DataFrame, Floats]:
-    """Compare the probability integral transforms of cells with a uniform distribution.
+def levels_of(density: Density, cells: Evidence, random: np.random.Generator) -> Floats:
+    """Return the probability integral transforms of cells, (B, n).
 
     The transform of a cell is its level F(cell | the row's other cells), at random within the mass
-    of a category, an atom or a lattice value. If the model is right, levels are uniform.
-
-    Returns:
-        One line per column, with the Kolmogorov `distance` of the levels from uniform, its `noise`
-        and `pvalue`, and the `coverage` of the central 90 % interval; and the levels, (B, n), NaN
-        where a cell is missing or its row impossible.
+    of a category, an atom or a lattice value. It is NaN where a cell is missing or its row
+    impossible.
     """
     ends = cell_ends(density, cells, cells.columns, cells.columns).cpu().numpy()  # (B, n, 2)
     below, at = ends[..., 0], ends[..., 1]
-    levels = below + (at - below) * random.random(below.shape)
-    names = [schema.names[c] for c in cells.columns]
+    return below + (at - below) * random.random(below.shape)
+
+
+def calibration(schema: Schema, columns: Sequence[int], levels: Floats) -> pd.DataFrame:
+    """Compare levels (B, n) of some columns with a uniform distribution, as those of a right model.
+
+    Returns:
+        One line per column, with the Kolmogorov `distance` of the levels from uniform, its `noise`
+        and `pvalue`, and the `coverage` of the central 90 % interval.
+    """
+    names = [schema.names[c] for c in columns]
     lines = [_line(name, levels[:, i][~np.isnan(levels[:, i])]) for i, name in enumerate(names)]
-    return judged(pd.DataFrame(lines).set_index("column")), levels
+    return judged(pd.DataFrame(lines).set_index("column"))
 
 
 def _line(name: object, levels: Floats) -> dict[str, object]:

@@ -7,20 +7,23 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 
-from marginals.checking.calibration_check import calibration
+from marginals.cells import Evidence
+from marginals.checking.calibration_check import calibration, levels_of
 from marginals.checking.check_report import CheckReport, ranked_columns
 from marginals.checking.known_cells import comparable, known_cells
 from marginals.checking.margin_check import margin_distances
 from marginals.checking.plain_questions import answered, plain_questions
 from marginals.checking.row_rules import broken_rules
 from marginals.checking.significance import judged
+from marginals.densities import Density
 from marginals.queries import TableView
 from marginals.synthesis.binned_pairs import binned_pair_distances
-from marginals.synthesis.comparable_cells import Cells, aligned
+from marginals.synthesis.comparable_cells import Cells, Floats, aligned
 from marginals.synthesis.pair_distances import pair_differences
 from marginals.training.progress_bar import ProgressBar
 
-_CALIBRATED = 1000  # rows whose cells are each predicted from the others
+_CALIBRATED = 1000  # rows whose cells are each predicted from the others, in the seconds below
+_CALIBRATION_SECONDS, _CALIBRATED_AT_ONCE = 20.0, 100
 _FEWEST_DRAWS = 2000  # so that a share of 2 % has a small error in a small table, too
 _MOST_COLUMNS = 100  # columns whose pairs are compared: 4,950 pairs
 _MOST_PAIRS = 200  # worst pairs whose association is measured
@@ -62,9 +65,12 @@ def check(
         steps.start("margins")
         found = {"margins": margin_distances(density, schema, frame)}
         steps.start("calibration")
-        some = frame.iloc[np.sort(random.permutation(len(frame))[:_CALIBRATED])]
+        some = frame.iloc[random.permutation(len(frame))[:_CALIBRATED]]
         cells = known_cells(density, schema, some)
-        found["calibration"], levels = calibration(density, schema, cells, random)
+        levels = _levels(density, cells, random)
+        if len(levels) < len(some):
+            notes.append(f"calibration was checked on {len(levels)} rows, as time allowed.")
+        found["calibration"] = calibration(schema, cells.columns, levels)
         steps.start("questions")
         made = plain_questions(frame, questions, random)
         found["questions"] = answered(view, frame, made, steps.advance)
@@ -102,6 +108,16 @@ class _Steps:
         """Count one step."""
         self._done += 1
         self.bar.update(min(self._done, self.total), self.total, self._text)
+
+
+def _levels(density: Density, cells: Evidence, random: np.random.Generator) -> Floats:
+    """Return the levels of as many rows as there is time for, (B, n)."""
+    end, parts = time.perf_counter() + _CALIBRATION_SECONDS, []
+    for part in cells.batches(_CALIBRATED_AT_ONCE):
+        parts.append(levels_of(density, part, random))
+        if time.perf_counter() > end:
+            break
+    return np.concatenate(parts)
 
 
 def _drawn(

@@ -120,7 +120,8 @@ def cell_ends(
         def of(part: Evidence, seen: Sequence[int] = seen) -> Tensor:
             return _ends(density, part, asked, seen, sharp)
 
-        out[rows] = in_batches(of, cells.rows(rows), size)
+        for some in _by_open_ends(cells, rows, seen):
+            out[some] = in_batches(of, cells.rows(some), size)
     return torch.where(known[..., None], out, torch.nan)
 
 
@@ -165,6 +166,16 @@ def _patterns(
         (rows[kind == i], tuple(c for c, has in zip(given, pattern, strict=True) if has))
         for i, pattern in enumerate(patterns.tolist())
     ]
+
+
+def _by_open_ends(cells: Evidence, rows: Tensor, columns: Sequence[int]) -> list[Tensor]:
+    """Split rows by whether a cell of these columns has no end, as the first of a bounded lattice.
+
+    Such cells are integrals in coupled columns, and one of them would slow down all rows.
+    """
+    some = cells.select(columns).rows(rows)
+    has_open = (some.lower.isinf() | some.upper.isinf()).any(1)
+    return [part for part in (rows[~has_open], rows[has_open]) if len(part)]
 
 
 def _is_sharp(density: Density, cells: Evidence, columns: Sequence[int]) -> bool:

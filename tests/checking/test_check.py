@@ -11,7 +11,7 @@ import torch
 from marginals import MDMA, Continuous, Integer
 from marginals.cells.cell import Interval
 from marginals.checking import CheckReport, check
-from marginals.checking.calibration_check import calibration
+from marginals.checking.calibration_check import calibration, levels_of
 from marginals.checking.known_cells import known_cells
 from marginals.checking.margin_check import margin_distances
 from marginals.checking.plain_questions import answered, plain_questions
@@ -100,7 +100,8 @@ def test_levels_are_those_of_each_column_given_the_others(tensor: str) -> None:
         rest = [other for other in every if other != place]
         alone = cell_ends(density, cells, [place], rest)[:, 0]
         torch.testing.assert_close(together[:, place], alone, atol=1e-5, rtol=0, equal_nan=True)
-    found, levels = calibration(density, schema, cells, np.random.default_rng(0))
+    levels = levels_of(density, cells, np.random.default_rng(0))
+    found = calibration(schema, cells.columns, levels)
     below, at = together.unbind(-1)
     gone = np.isnan(levels)
     assert (gone == known_cells(density, schema, own.head(20)).missing().numpy()).all()
@@ -166,7 +167,8 @@ def test_wrong_conditionals_are_uncalibrated(model: MDMA, own: pd.DataFrame) -> 
     frame = own.head(300)[["x", "count", "ok"]]
     mean = model.ppf(0.5, "x", given=frame[["count", "ok"]])
     cells = known_cells(density, schema, frame.assign(x=np.asarray(mean)))
-    found, _ = calibration(density, schema, cells, np.random.default_rng(0))
+    levels = levels_of(density, cells, np.random.default_rng(0))
+    found = calibration(schema, cells.columns, levels)
     assert found.loc["x", "off"]
     assert found.loc["x", "distance"] == pytest.approx(0.5, abs=0.01)
     assert not found.loc["ok", "off"]
