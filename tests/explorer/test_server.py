@@ -202,7 +202,7 @@ def test_the_command_prints_an_address_that_works(model: Any, data: Any, tmp_pat
 def test_fifty_pages_at_once(client: Client) -> None:
     def drag(page: int) -> int:
         cell = {"is": "value", "value": page / 50}
-        reply = asked(client, "monitors", f"page {page}", 1, evidence={"size": cell})
+        reply = asked(client, "monitors", f"fiftieth {page}", 1, evidence={"size": cell})
         return int(reply.status_code == 200 and "columns" in reply.json())
 
     with ThreadPoolExecutor(50) as threads:
