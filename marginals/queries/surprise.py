@@ -15,7 +15,7 @@ from marginals.densities.univariate_cells import log_cells
 from marginals.queries.named_rows import NamedModel
 from marginals.queries.positions import draws_of
 
-_DRAWS = 1000  # for the expected surprise of a column: its error is a thirtieth of a cell's spread
+_DRAWS = 200  # for the expected surprise of a column: its error is a fourteenth of a cell's spread
 
 
 class Surprises(NamedModel):
