@@ -107,7 +107,7 @@ def build(
             copula components, so that outliers get no component of their own.
         sample_weight: One weight per row, which "em", "scales" and "factors" use; the other starts
             do not depend on how often a row counts.
-        seconds: Time limit of "em" and "scales" for copula components.
+        seconds: Time limit of "factors", and of "em" and "scales" for copula components.
         dtype: Dtype of the parameters.
         seed: Seed for the start and a random tree.
 
@@ -164,12 +164,12 @@ def start(
 ) -> None:
     """Set all parameters for data `x` (N, D), NaN where missing: the middles of `evidence`.
 
-    EM of copula components stops after the seconds.
+    EM of copula components and factors stop after the seconds.
     """
     if init not in get_args(Init):
         raise ValueError(f"Expected `init` to be one of {get_args(Init)}; got {init!r}.")
     if init == "factors" and len(x) > 1 and all(f.has_closed_form_start for f in model.leaves):
-        start_by_factors(model, x, factors, seed)
+        start_by_factors(model, x, factors, seed, seconds)
         return
     init = "data" if init == "factors" else init
     if init in ("em", "scales"):

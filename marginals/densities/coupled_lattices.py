@@ -259,8 +259,13 @@ class CoupledLattices(nn.Module):
 
     def batches(self, evidence: Evidence, size: int, most: int | None = None) -> Iterator[Settled]:
         """Settle batches of rows, which become about `size` rows each."""
-        for part in evidence.batches(max(1, size // self.points_of(evidence))):
-            yield self.settle(part, most)
+        points = self._points(evidence)
+        # By what came before, so that a row of many points makes its own batch small, not all.
+        counts = ((points.cumsum(0) - points) // size).unique_consecutive(return_counts=True)[1]
+        first = 0
+        for count in counts.tolist():
+            yield self.settle(evidence.rows(slice(first, first + count)), most)
+            first += count
 
     def sum_given(
         self,
@@ -305,14 +310,16 @@ class CoupledLattices(nn.Module):
 
     def points_of(self, evidence: Evidence) -> int:
         """Return the largest number of rows that one row of evidence becomes."""
-        columns = [c for c in self.tabulated if c in evidence.intervals]
-        if not len(evidence):
-            return 1
+        return int(self._points(evidence).max()) if len(evidence) else 1
+
+    def _points(self, evidence: Evidence) -> Tensor:
+        """Return the number of rows that each row of evidence becomes, (B,)."""
         total = self.atoms.options(evidence)
-        for c in columns:
-            options = self._spans(evidence, c).options
-            total = torch.where(total * options <= self.most_points, total * options, total)
-        return int(total.max())
+        for c in self.tabulated:
+            if c in evidence.intervals:
+                options = self._spans(evidence, c).options
+                total = torch.where(total * options <= self.most_points, total * options, total)
+        return total
 
     def _spans(self, evidence: Evidence, column: int) -> "_Spans":
         position = evidence.columns.index(column)

@@ -62,11 +62,12 @@ def start_by_em(
     stretch = None if diagonal else sharp_stretch(rows.points)
     em = StepwiseEM(rows, min(width, len(rows)), floors, diagonal, stretch, seed)
     with threads_for(len(rows) * width):
-        mixture = em.fit(em.growing() if scales else None, seconds)
+        each = None if seconds is None else seconds / (1 + _TRIMS * bool(trim))
+        mixture = em.fit(em.growing() if scales else None, each)
         for _ in range(_TRIMS if trim else 0):
             likely = em.log_likelihood(mixture)
             kept = likely >= likely.quantile(trim)
-            mixture = em.on(kept).fit(mixture, seconds)
+            mixture = em.on(kept).fit(mixture, each)
     order = torch.arange(width) % em.width
     shares = em.shares(mixture, _MOST_SHARES)[:, order]  # (N, K)
     for family, owned in list(zip(model.leaves, model.leaves.owned, strict=True))[1:]:

@@ -10,6 +10,8 @@ What the factors say of a component is then its prior, worth some rows. Rounds o
 the rows of the component: the more rows there are, the less the factors matter.
 """
 
+import math
+import time
 from typing import NamedTuple, final
 
 import torch
@@ -19,6 +21,7 @@ from marginals.runtime.adamw import AdamW
 
 # Steps of the optimiser, rows of each, and its rate, which falls to zero over the last 60 %.
 _STEPS, _BATCH, _RATE, _ANNEALING = 400, 512, 0.03, 0.6
+_LEAST_SECONDS = 0.1
 # Variance added to the numbers given the factors, relative to theirs.
 _RIDGE = 0.01
 # Rounds of EM, and the rows at a time.
@@ -135,15 +138,24 @@ def principal_scores(table: NodeTable, rank: int) -> Tensor:
 
 
 @torch.enable_grad()
-def fit_nodes(table: NodeTable, width: int, rank: int, seed: int) -> FactorNodes:
-    """Fit a mixture of `width` components over nodes of `rank` factors by stochastic gradients."""
+def fit_nodes(
+    table: NodeTable, width: int, rank: int, seed: int, seconds: float | None = None
+) -> FactorNodes:
+    """Fit a mixture of `width` components over nodes of `rank` factors by stochastic gradients.
+
+    With a time limit, the rate falls to zero by its end if there is no time for all steps.
+    """
+    begun, limit = time.monotonic(), math.inf if seconds is None else max(seconds, _LEAST_SECONDS)
     generator = torch.Generator().manual_seed(seed)
     model = FactorNodes(table, width, rank, generator)
     parameters = list(model.parameters())
     optimiser = AdamW(parameters, _RATE, [0.0] * len(parameters))
     rows = len(table.codes)
     for step in range(_STEPS):
-        optimiser.set_rate(_RATE * min(1.0, (_STEPS - step) / (_ANNEALING * _STEPS)))
+        left = 1 - max(step / _STEPS, (time.monotonic() - begun) / limit)
+        if left <= 0:
+            break
+        optimiser.set_rate(_RATE * min(1.0, left / _ANNEALING))
         index = torch.randint(rows, (min(rows, _BATCH),), generator=generator)
         loss = model.penalty() / rows - model(table.codes[index], table.numbers[index]).mean()
         optimiser.zero_grad()
@@ -171,14 +183,22 @@ class NodeComponents(NamedTuple):
 
 
 @torch.no_grad()
-def updated_components(nodes: FactorNodes, table: NodeTable) -> NodeComponents:
-    """Return the components of nodes, updated by their rows in a few rounds of EM."""
+def updated_components(
+    nodes: FactorNodes, table: NodeTable, seconds: float | None = None
+) -> NodeComponents:
+    """Return the components of nodes, updated by their rows in a few rounds of EM.
+
+    With a time limit, no round begins after it; one always runs.
+    """
+    until = math.inf if seconds is None else time.monotonic() + seconds
     root = torch.linalg.inv(nodes.whitening())
     covariance = (root @ root.T).expand(len(nodes.raw), -1, -1)
     prior = NodeComponents(nodes.raw.softmax(0), nodes.log_masses(), nodes.means(), covariance)
     found = prior
     for _ in range(_ROUNDS):
         found = _round(found, prior, table)
+        if time.monotonic() > until:
+            break
     return found
 
 

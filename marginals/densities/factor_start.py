@@ -1,5 +1,6 @@
 """Start components at the nodes of a factor model, which `factor_nodes.py` fits."""
 
+import time
 from collections.abc import Sequence
 
 import torch
@@ -20,10 +21,17 @@ from marginals.leaves.family import location_and_scale
 # Rows to use, each of which holds an indicator of every code.
 _MOST_ROWS = 20_000
 
+# Share of the seconds for the nodes; the rest is for their components.
+_STEP_SHARE = 0.6
+
 
 @torch.no_grad()
 def start_by_factors(
-    model: TensorDensity | CoupledDensity, x: Tensor, factors: int, seed: int = 0
+    model: TensorDensity | CoupledDensity,
+    x: Tensor,
+    factors: int,
+    seed: int = 0,
+    seconds: float | None = None,
 ) -> None:
     """Set all parameters of a model for data `x` (N, D), NaN where missing.
 
@@ -32,9 +40,11 @@ def start_by_factors(
         x: the rows.
         factors: the number of factors that place the components.
         seed: seed for the nodes.
+        seconds: time limit.
     """
     generator = torch.Generator().manual_seed(seed)
     x = x[torch.randperm(len(x), generator=generator)[:_MOST_ROWS]]
+    begun = time.monotonic()
     if isinstance(model, CoupledDensity):
         x = model.lattices.atoms.apart(x)
     for family, owned in zip(model.leaves, model.leaves.owned, strict=True):
@@ -57,8 +67,11 @@ def start_by_factors(
         (filled @ stretch).float(),
         coupled,
     )
-    nodes = fit_nodes(table, model.leaves.width, factors, seed)
-    found = updated_components(nodes, table)
+    left = None if seconds is None else seconds - (time.monotonic() - begun)
+    steps = None if left is None else _STEP_SHARE * left
+    nodes = fit_nodes(table, model.leaves.width, factors, seed, steps)
+    left = None if seconds is None else seconds - (time.monotonic() - begun)
+    found = updated_components(nodes, table, left)
     _set(model, found, table.counts, middle, torch.linalg.inv(stretch) * spread)
 
 

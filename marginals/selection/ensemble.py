@@ -23,7 +23,7 @@ from marginals.training.result import FitError, FitResult
 _START_SHARE, _LEAST_SECONDS = 0.6, 0.1
 # Of members that take no steps: from which width on the start takes as long as steps do, and the
 # shares of others.
-_WIDE_START, _FACTOR_SHARE, _SMALL_SHARE = 100, 0.3, 0.1
+_WIDE_START, _FACTOR_SHARE, _SMALL_SHARE = 100, 0.6, 0.1
 # Members with less weight are dropped.
 _LEAST = 0.01
 # Held-out rows that the even weights of the members kept are worth: few rows say little about them.
@@ -57,9 +57,11 @@ class Job:
     @property
     def share(self) -> float:
         """The member's share of the time of one that takes steps."""
-        if self.trained or self.recipe.build["width"] >= _WIDE_START:
+        if self.trained:
             return 1.0
-        return _FACTOR_SHARE if self.recipe.build.get("init") == "factors" else _SMALL_SHARE
+        if self.recipe.build.get("init") == "factors":
+            return _FACTOR_SHARE
+        return 1.0 if self.recipe.build["width"] >= _WIDE_START else _SMALL_SHARE
 
 
 @final

@@ -394,3 +394,16 @@ def test_first_values_are_sums_over_points_beyond(init: str) -> None:
         assert mean == pytest.approx(
             float(below.mean()), abs=5 * float(below.std()) / len(below) ** 0.5
         )
+
+
+def test_a_row_of_many_points_does_not_make_all_batches_small() -> None:
+    rows = torch.arange(40.0, dtype=torch.float64)
+    cells = Evidence.interval(rows[:, None], rows[:, None] + 1)
+    table = uniform_lattice(1.0)(0.0, 40.0)
+    held = CoupledLattices.of({0: table}, cells)
+    low, high = cells.lower.clone(), cells.upper.clone()
+    low[7], high[7] = 2.0, 40.0  # 38 points
+    parts = list(held.batches(Evidence.interval(low, high), size=20))
+    assert sum(part.rows for part in parts) == 40
+    assert len(parts) <= 6
+    assert max(len(part.evidence) for part in parts) < 20 + 38

@@ -132,3 +132,10 @@ def test_networks_start_on_rows() -> None:
     rows = torch.randn(20, 2)
     same = [build(rows, width=4, init=init).log_value(rows) for init in ("factors", "data")]
     assert torch.equal(*same)
+
+
+def test_time_runs_out_after_one_round() -> None:
+    rows = torch.randint(3, (400, 4), generator=torch.Generator().manual_seed(0)).double()
+    options = {"tensor": "cp", "leaves": "normal", "width": 8, "init": "factors", "factors": 2}
+    model = build(rows, categories=dict.fromkeys(range(4), 3), seconds=0.0, **options)
+    assert bool(model.log_value(rows).isfinite().all())
