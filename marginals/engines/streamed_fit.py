@@ -21,7 +21,6 @@ from marginals.io.safe_files import Path
 from marginals.queries.named_rows import places, seed_of
 from marginals.runtime.devices import device_of
 from marginals.selection.processes import Pool
-from marginals.selection.search import search
 from marginals.training import ranks
 
 SAMPLE = 100_000  # rows that show the kinds of columns, and that models start from
@@ -103,17 +102,13 @@ def fit_stream(
             checkpoint=checkpoint,
         )
     else:
-        learned = search(
+        learned = model._search(
             data,
             judging,
-            effort=model.effort,
-            seconds=model.max_seconds,
-            device=str(device),
             options=options,
-            focus=focus,
-            jobs=model.n_jobs,
-            progress=model.progress,
+            device=str(device),
             seed=seed,
+            focus=focus,
             stream=stream,
             size=count,
             pool=pool or (RankPool() if ranks.is_shared() else None),

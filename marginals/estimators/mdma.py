@@ -199,24 +199,24 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         if self._is_single():
             found = self._fit_one(data, held, weight, options, device, seed, focus=focus)
         else:
-            found = search(
-                data,
-                held,
-                weight=weight,
-                effort=self.effort,
-                seconds=self.max_seconds,
-                device=str(device),
-                options=options,
-                focus=focus,
-                jobs=self.n_jobs,
-                progress=self.progress,
-                seed=seed,
-                started=started,
-            )
+            place = {"options": options, "device": str(device), "seed": seed}
+            found = self._search(data, held, focus=focus, weight=weight, started=started, **place)
         kind = "tensor" if isinstance(X, Tensor) else "array"
         self._keep_fit(found, schema, len(frame), "frame" if isinstance(X, pd.DataFrame) else kind)
         self._training = data
         return self
+
+    def _search(self, data: Evidence, held: Evidence | None, **rest: Any) -> Found:
+        """Search for a mixture by this estimator's settings; the rest is for `search`."""
+        return search(
+            data,
+            held,
+            effort=self.effort,
+            seconds=self.max_seconds,
+            jobs=self.n_jobs,
+            progress=self.progress,
+            **rest,
+        )
 
     def _keep_fit(self, found: Found, schema: Schema, rows: int, kind: str) -> None:
         """Keep what was learned from so many rows of a table of some kind."""

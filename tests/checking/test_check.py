@@ -321,3 +321,14 @@ def test_the_picture(wrong: CheckReport) -> None:
     assert titles[4] == f"questions: {wrong.summary['questions_off']} of 60 off"
     figure.canvas.draw()
     matplotlib.pyplot.close(figure)
+
+
+def test_calibration_stops_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    from marginals.checking import model_check
+
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 2)), columns=list("ab"))
+    model = MDMA(width=2, max_steps=5, random_state=0).fit(frame)
+    monkeypatch.setattr(model_check, "_CALIBRATION_SECONDS", -1.0)
+    report = model.check(frame, questions=5)
+    assert "calibration was checked on 100 rows" in " ".join(report.notes)
+    assert report.calibration["rows"].tolist() == [100, 100]
