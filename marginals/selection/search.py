@@ -203,10 +203,14 @@ class Search:
         """Fit every recipe; then continue the models with the most weight, or fit variants."""
         jobs = [Job(recipe, rows, judges) for recipe in recipes]
         members: list[Member] = []
+        due = 0.0  # when the round should end
         for turn, share in enumerate(_ROUNDS.get(effort, _ONE_ROUND)):
             if turn:
                 jobs = self._next_jobs(members, rows, judges, seed + 100 * turn)
-            fitted = self.fit_all(jobs, share * self.seconds)
+            planned = share * self.seconds
+            due += planned
+            # Fits do not count the time to compile on a GPU: a late round shortens the next.
+            fitted = self.fit_all(jobs, max(planned / 2, min(planned, due - self._seconds())))
             for job, member in zip(jobs, fitted, strict=True):
                 if member is not None:  # a continued model replaces its earlier state
                     members = [m for m in members if m.model is not job.model]

@@ -164,6 +164,24 @@ def test_models_fitted_at_once_share_the_seconds(
     assert given == [each] * 4
 
 
+def test_a_late_round_shortens_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling on a fresh GPU is outside the clock of a fit, not outside that of the search."""
+    given: list[float] = []
+    monkeypatch.setattr(Search, "_seconds", lambda self: 60.0 * bool(given))
+
+    def fit_all(self: Search, jobs: list[Job], seconds: float) -> list[Any]:
+        given.append(seconds)
+        short = [replace(job, recipe=job.recipe.fitting(max_steps=2)) for job in jobs]
+        return [fit_member(job, "cpu") for job in short]
+
+    monkeypatch.setattr(Search, "fit_all", fit_all)
+    part = make_rows(Evidence.exact(rows(60)), None, "data")
+    recipe = Recipe({"tensor": "cp", "width": 2}, {"max_steps": 9, "noise": 0.0})
+    with ProgressBar(False) as bar:
+        Search(120.0, "cpu", 1, bar).in_rounds(part, part, [recipe], "best", 0)
+    assert given == pytest.approx([24.0, 21.0, 48.0])  # the second of 42 began after 60
+
+
 def test_members_are_chosen_by_weight() -> None:
     assert by_weight(torch.tensor([0.7, 0.3]), 3) == [0, 0, 1]
     assert by_weight(torch.tensor([1.0, 0.0]), 2) == [0, 0]
