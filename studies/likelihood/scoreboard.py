@@ -17,13 +17,15 @@ import numpy as np
 from studies.data.density import FOLDS, NAMES, SMALL, WITH_PARTIAL, cell_widths, splits
 from studies.harness.drawing import blank, open_frame, rows_of_names
 from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
-from studies.harness.text import present, shown, table
+from studies.harness.text import best_bold, present, shown, table
 from studies.models.densities import TAKE_GAPS, fit_density
-from studies.models.fitted import over_cells, summary
+from studies.models.fitted import answers, over_cells, summary
 from studies.models.ours import EFFORTS
 
 TIMED = 10_000  # rows scored and drawn for the times
 MOST_CELLS = 1_000  # test rows whose cells are averaged over
+ASKED = 300  # test rows with a hidden cell
+ANSWERING = (*EFFORTS, "paper", "gmm", "einet", "nsf")  # others take minutes for so many points
 PAPER_WIDTH = {"cuda": 500, "cpu": 100}
 LABELS = {
     **{effort: f"ours, {effort}" for effort in EFFORTS},
@@ -62,9 +64,13 @@ def measure(settings: Settings, seed: int, context: Context, job: Record) -> Rec
     widths = cell_widths(split.train)
     some = split.test[:MOST_CELLS]
     mass = {"test_cells": over_cells(fitted.exact, some, widths, seed)} if widths.any() else {}
+    asked = {}
+    if job["model"] in ANSWERING:
+        asked = {"answers": answers(fitted.exact, split.train, split.test[:ASKED], seed)}
     return {
         **summary(fitted.exact(split.test)),
         **mass,
+        **asked,
         "grid_columns": int((widths > 0).sum()),
         "val_mean": float(np.mean(fitted.exact(split.val))),
         "fit_s": round(fit_s, 3),
@@ -143,6 +149,12 @@ class Entry:
         found = [r["test_cells"] for r in self.records if "test_cells" in r]
         return shown(fmean(found)) if len(found) == len(self.records) else ""
 
+    @property
+    def answers(self) -> float | None:
+        """The mean CRPS of hidden cells; None if not measured in every record."""
+        found = [r["answers"] for r in self.records if "answers" in r]
+        return fmean(found) if len(found) == len(self.records) else None
+
     def total(self, figure: str) -> int:
         """Return the sum of a count over all records."""
         return sum(r[figure] for r in self.records)
@@ -184,6 +196,14 @@ def tables(records: Records, paper: Paper) -> str:
         "and drawing 10,000 rows.",
         _overview(found),
     ]
+    if any(entry.answers is not None for entry in found):
+        parts += [
+            "The score of answers: a cell of each of 300 test rows is hidden, and its conditional "
+            "given the others is scored by the CRPS, in standard deviations of the column (less is "
+            "better). The conditional is the joint density on quantiles of the column, the same "
+            "way for every model.",
+            _answers(found),
+        ]
     if margins := _small_margins(found):
         parts += [
             "Small sets, ours minus the better of GMM and KDE (nats per row):",
@@ -204,6 +224,19 @@ def _overview(found: Sequence[Entry]) -> str:
         best = max(entry.mean for entry in here.values())
         cells = [_cell(here[label], best) if label in here else "" for label in labels]
         rows.append([name, *cells])
+    return table(["data set", *labels], rows)
+
+
+def _answers(found: Sequence[Entry]) -> str:
+    """Return a table of data sets by models, the best answers of each data set in bold."""
+    known = [entry for entry in found if entry.answers is not None]
+    ordered = sorted(known, key=lambda entry: (ORDER.index(entry.model), entry.partial))
+    labels = list(dict.fromkeys(entry.label for entry in ordered))
+    rows = []
+    for name in dict.fromkeys(entry.name for entry in known):
+        here = {entry.label: entry.answers for entry in known if entry.name == name}
+        cells = best_bold(here, 3, smaller=True)
+        rows.append([name, *(cells.get(label, "") for label in labels)])
     return table(["data set", *labels], rows)
 
 

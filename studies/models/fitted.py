@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, final
 
 import numpy as np
+import torch
 from scipy.special import logsumexp
 
+from marginals.numerics.scoring_rules import mass_crps
 from studies.data.density import Rows
 
 CELL_POINTS = 32  # points of each cell over which a density is averaged
+ANSWER_POINTS = 401  # values of a hidden cell at which a density is evaluated
 Setting = TypeVar("Setting")
 LogDensity = Callable[[Rows, Sequence[int], Mapping[int, float] | None], Rows]
 
@@ -82,6 +85,39 @@ def over_cells(score: Callable[[Rows], Rows], rows: Rows, widths: Rows, seed: in
     spread = random.uniform(-0.5, 0.5, size=(CELL_POINTS, *rows.shape)) * widths
     scores = score((rows + spread).reshape(-1, rows.shape[1])).reshape(CELL_POINTS, -1)
     return float((logsumexp(scores, axis=0) - np.log(CELL_POINTS)).mean())
+
+
+def answers(score: Callable[[Rows], Rows], train: Rows, rows: Rows, seed: int) -> float:
+    """Hide a random cell of each row and return the mean CRPS of its conditional given the others.
+
+    The conditional is the joint density along the column, normalised over quantiles of the training
+    rows and a margin beyond their ends. That serves every model with a density, in the same way; an
+    answer is no finer than the distance between two quantiles.
+
+    Args:
+        score: Rows to log densities.
+        train: Training rows; NaN is a missing cell.
+        rows: Complete rows to hide cells of.
+        seed: Seed of the hidden cells.
+
+    Returns:
+        The mean over rows, in standard deviations of the columns.
+    """
+    hidden = np.random.default_rng(seed).integers(rows.shape[1], size=len(rows))
+    found = []
+    for j in np.unique(hidden):
+        own, unit = rows[hidden == j], np.nanstd(train[:, j])
+        inner = np.nanquantile(train[:, j], np.linspace(0, 1, ANSWER_POINTS - 20))
+        ends = np.linspace(0.05, 0.5, 10) * unit
+        values = np.unique(np.r_[inner[0] - ends, inner, inner[-1] + ends])  # (V,)
+        asked = np.repeat(own[None], len(values), 0)  # (V, B, D)
+        asked[:, :, j] = values[:, None]
+        logs = score(asked.reshape(-1, rows.shape[1])).reshape(len(values), -1)
+        logs += np.log(np.gradient(values))[:, None]
+        masses = np.exp(logs - logsumexp(logs, axis=0))
+        given = (values / unit, masses, own[:, j] / unit)
+        found.append(mass_crps(*(torch.as_tensor(x, dtype=torch.float64) for x in given)))
+    return float(torch.cat(found).mean())
 
 
 def summary(scores: Rows) -> dict[str, Any]:

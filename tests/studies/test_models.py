@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.stats import norm
 
 from marginals.causal import causal_graph
 from studies import files, missing
@@ -21,7 +22,7 @@ from studies.imputation import compared, hidden
 from studies.models import detectors, imputers, predictors
 from studies.models.classical import fit_gmm, fit_kde
 from studies.models.densities import fit_density
-from studies.models.fitted import best_of, climb, merit, over_cells, summary
+from studies.models.fitted import answers, best_of, climb, merit, over_cells, summary
 from studies.models.neural import Runner, race
 from studies.models.synthesizers import draw_copula, draw_independent
 from studies.models.testers import OutOfTimeError, PairTests, fisher_z, gaussian, gcm, oracle
@@ -166,6 +167,23 @@ def test_filled_rows_keep_the_cells_there_are(how: str) -> None:
         kept = split.train[whole.any(1)]
         there = ~np.isnan(kept)
         np.testing.assert_allclose(found.train[there], kept[there])
+
+
+def test_answers_of_the_true_density_have_the_crps_of_a_normal() -> None:
+    """The CRPS of a normal with its own truth has the mean of its deviation / sqrt(pi)."""
+    random = np.random.default_rng(0)
+    deviation = np.array([1.0, 2.0])
+    rows = random.normal(size=(4000, 2)) * deviation
+
+    def score(points: np.ndarray) -> np.ndarray:
+        return norm.logpdf(points / deviation).sum(1)
+
+    def blind(points: np.ndarray) -> np.ndarray:
+        return norm.logpdf(points / (4 * deviation)).sum(1)
+
+    found = answers(score, rows, rows[:1000], 0)
+    assert found == pytest.approx(1 / np.sqrt(np.pi), abs=0.02)
+    assert answers(blind, rows, rows[:1000], 0) > found + 0.05
 
 
 def test_a_spike_on_a_grid_gains_nothing_over_cells() -> None:
