@@ -165,7 +165,11 @@ def fit_nodes(
 
 
 class NodeComponents(NamedTuple):
-    """Components as a mixture has them: weights (K,), log masses of codes (K, V), and numbers."""
+    """Components as a mixture has them: weights (K,), log masses of codes (K, V), and numbers.
+
+    Means and covariances are in float64: the covariance of a narrow component far from zero is a
+    small difference of large squares.
+    """
 
     weights: Tensor
     log_masses: Tensor
@@ -191,9 +195,10 @@ def updated_components(
     With a time limit, no round begins after it; one always runs.
     """
     until = math.inf if seconds is None else time.monotonic() + seconds
-    root = torch.linalg.inv(nodes.whitening())
+    root = torch.linalg.inv(nodes.whitening().double())
     covariance = (root @ root.T).expand(len(nodes.raw), -1, -1)
-    prior = NodeComponents(nodes.raw.softmax(0), nodes.log_masses(), nodes.means(), covariance)
+    means = nodes.means().double()
+    prior = NodeComponents(nodes.raw.softmax(0), nodes.log_masses(), means, covariance)
     found = prior
     for _ in range(_ROUNDS):
         found = _round(found, prior, table)
@@ -208,9 +213,10 @@ def _round(now: NodeComponents, prior: NodeComponents, table: NodeTable) -> Node
     second, total = torch.zeros_like(now.covariances), torch.zeros_like(now.weights)
     blocks = zip(table.codes.split(_BLOCK), table.numbers.split(_BLOCK), strict=True)
     for codes, numbers in blocks:
+        numbers = numbers.double()
         shares = now.log_joint(codes, numbers).softmax(1)  # (B, K)
         total += shares.sum(0)
-        counts += shares.T @ codes
+        counts += shares.to(codes).T @ codes
         first += shares.T @ numbers
         second += torch.einsum("bk,bi,bj->kij", shares, numbers, numbers)
     rows = (total + _NUMBER_ROWS)[:, None]

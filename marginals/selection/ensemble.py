@@ -84,7 +84,14 @@ class Member:
 
 
 def fit_member(job: Job, device: str) -> Member | None:
-    """Fit one member; return None if its loss does not stay finite."""
+    """Fit one member; return None if its loss does not stay finite, or it cannot be built."""
+    try:
+        return _fit_member(job, device)
+    except (FitError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+        return None
+
+
+def _fit_member(job: Job, device: str) -> Member | None:
     recipe, train, judges = job.recipe, job.train, job.judges
     begun, settings = time.monotonic(), dict(recipe.fit)
     limit = settings.get("max_seconds")
@@ -99,19 +106,16 @@ def fit_member(job: Job, device: str) -> Member | None:
     model = model.to(device)
     if limit is not None:
         settings["max_seconds"] = max(_LEAST_SECONDS, limit - (time.monotonic() - begun))
-    try:
-        if job.trained:
-            result = fit(
-                model,
-                train.evidence,
-                sample_weight=train.weight,
-                validation=judges.evidence,
-                validation_weight=judges.weight,
-                stream=job.stream,
-                **{"progress": False} | settings,
-            )
-    except FitError:
-        return None
+    if job.trained:
+        result = fit(
+            model,
+            train.evidence,
+            sample_weight=train.weight,
+            validation=judges.evidence,
+            validation_weight=judges.weight,
+            stream=job.stream,
+            **{"progress": False} | settings,
+        )
     scores = held_out_scores(model, judges, recipe.focus)
     if not job.trained:  # the start is the model
         loss = -weighted_mean(scores, judges.weight)

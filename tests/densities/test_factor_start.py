@@ -10,6 +10,7 @@ from marginals import build
 from marginals.cells.evidence import Evidence
 from marginals.densities.coupled import CoupledDensity
 from marginals.densities.density import Density
+from marginals.densities.factor_nodes import FactorNodes, NodeTable, updated_components
 from marginals.leaves import CategoricalLeaves
 
 
@@ -139,3 +140,14 @@ def test_time_runs_out_after_one_round() -> None:
     options = {"tensor": "cp", "leaves": "normal", "width": 8, "init": "factors", "factors": 2}
     model = build(rows, categories=dict.fromkeys(range(4), 3), seconds=0.0, **options)
     assert bool(model.log_value(rows).isfinite().all())
+
+
+def test_narrow_components_far_from_zero_keep_a_covariance() -> None:
+    """In float32 the difference of large squares is no covariance."""
+    generator = torch.Generator().manual_seed(0)
+    places = torch.where(torch.rand(600, 1, generator=generator) < 0.5, -30.0, 30.0)
+    numbers = (places + 1e-3 * torch.randn(600, 4, generator=generator)).float()
+    table = NodeTable(torch.zeros(600, 0).float(), (), numbers, 4)
+    nodes = FactorNodes(table, 8, 1, generator).float()
+    found = updated_components(nodes, table)
+    assert bool((torch.linalg.eigvalsh(found.covariances) > 0).all())

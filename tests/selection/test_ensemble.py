@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from marginals import Evidence
+from marginals.selection import ensemble
 from marginals.selection.ensemble import Job, fit_member, mixture_weights
 from marginals.selection.recipes import Recipe
 from marginals.training.batches import make_rows
@@ -35,4 +36,16 @@ def test_a_useless_member_gets_no_weight() -> None:
 def test_a_member_that_fails_is_left_out() -> None:
     part = make_rows(Evidence.exact(torch.randn(50, 3)), None, "data")
     recipe = Recipe({"tensor": "cp", "width": 2}, {"max_steps": 30, "learning_rate": 1e30})
+    assert fit_member(Job(recipe, part, part), "cpu") is None
+
+
+def test_a_member_that_cannot_be_built_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start that meets a singular matrix must not lose the work of the others."""
+
+    def singular(*args: object, **options: object) -> None:
+        torch.linalg.cholesky(-torch.eye(2))
+
+    monkeypatch.setattr(ensemble, "build", singular)
+    part = make_rows(Evidence.exact(torch.randn(50, 3)), None, "data")
+    recipe = Recipe({"tensor": "cp", "width": 2}, {"max_steps": 3})
     assert fit_member(Job(recipe, part, part), "cpu") is None
