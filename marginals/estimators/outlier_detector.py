@@ -14,7 +14,7 @@ from marginals.densities.build import build, couplable
 from marginals.estimators.mdma import MDMA
 from marginals.estimators.table_estimator import TableEstimator, fitted
 from marginals.queries.imputation import check_level
-from marginals.queries.named_rows import seed_of
+from marginals.queries.named_rows import random_of, seed_of
 from marginals.queries.ranges import normal_ranges
 from marginals.queries.row_tails import row_tails
 
@@ -30,6 +30,9 @@ _COARSE: dict[str, Any] = {
 # Mixtures of so many Gaussians with all correlations, fitted without the least likely rows. Chosen
 # on ten tables, see docs/anomalies.md.
 _GAUSSIANS, _TRIM, _ROWS_EACH = (1, 2, 4), 0.1, 20
+# Rows that the default models are fitted to. With more, columns would be put on their normal scores,
+# where rows far out are no farther than rows just beyond the others.
+_MOST_ROWS = 4000
 
 
 @final
@@ -194,9 +197,12 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
 
 
 def _default(x: Any, random_state: Any) -> MDMA:
-    """Fit the default models and mix them."""
-    model = MDMA(**_COARSE, random_state=random_state).fit(x)
-    schema, data = model.schema_, encode(model.schema_, input_frame(x)).evidence
+    """Fit the default models to some of the rows and mix them."""
+    frame = input_frame(x)
+    if len(frame) > _MOST_ROWS:
+        frame = frame.iloc[random_of(random_state).permutation(len(frame))[:_MOST_ROWS]]
+    model = MDMA(**_COARSE, random_state=random_state).fit(frame)
+    schema, data = model.schema_, encode(model.schema_, frame).evidence
     joined = len(couplable(data, **schema.build_options))
     if joined > 1:
         sizes = [k for k in _GAUSSIANS if k == 1 or len(data) >= _ROWS_EACH * k]

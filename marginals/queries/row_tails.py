@@ -18,6 +18,7 @@ from marginals.densities.univariate_cells import log_cells, log_tails
 from marginals.densities.univariates import Univariates
 from marginals.queries.imputation import Imputation
 from marginals.queries.named_rows import random_of, seed_of
+from marginals.queries.neighbours import Neighbours
 from marginals.queries.positions import seeded
 from marginals.queries.shrinkage import LinearPrior, fit_prior
 
@@ -41,9 +42,9 @@ _LEAST_EXCESS = 0.01  # in spreads
 _DIGITS, _LEAST_SPREAD = 4, 1e-3
 # In spreads: rows of discrete columns tie with those of the reference.
 _TIE = 1e-6
-# The weight of all joint views together, to 1 for each view of cells alone: rows that are odd only
-# together must not be outvoted.
-_JOINT = 3.0
+# The weights of the views; the joint ones share theirs. Rows that are odd only together must not be
+# outvoted by the views of cells alone.
+_WEIGHTS = {"joint": 3.0, "alone": 1.0, "tails": 1.0, "near": 3.0}
 # Cells compared at a time, which bounds memory.
 _CELLS_AT_ONCE = 1 << 22
 
@@ -117,10 +118,11 @@ class RowTails:
         density: Density,
         reference: Evidence,
         patterns: Flags | None = None,
-        views: tuple[str, ...] = ("joint", "alone", "tails"),
+        views: tuple[str, ...] = ("joint", "alone", "tails", "near"),
         seed: int = 0,
     ) -> None:
         self.density, self.reference, self.views = density, density.checked(reference), views
+        self._near = Neighbours(self._numbers(self.reference), density.categories)
         self._random = np.random.default_rng(seed)
         self._members = _members(density)
         self._weights = self._weights_of_views()
@@ -211,25 +213,37 @@ class RowTails:
         upper = chosen.upper.masked_fill(gone, torch.nan) if chosen.intervals else lower
         part = Evidence(chosen.columns, lower, upper, {}, chosen.intervals)
         sums = np.where(known[..., None], self._cells[flat], 0.0).sum(1)
-        return self._together(part, sums).reshape(*index.shape, -1)
+        return self._together(part, sums, flat).reshape(*index.shape, -1)
 
     def _seen(self, rows: Evidence) -> Floats:
         """Return the views of rows, (B, views)."""
         missing = rows.missing().cpu().numpy()[..., None]
         return self._together(rows, np.where(missing, 0.0, self._of_cells(rows)).sum(1))
 
-    def _together(self, rows: Evidence, sums: Floats) -> Floats:
-        """Return the views that count, from the log density and the sums over cells."""
+    def _together(self, rows: Evidence, sums: Floats, own: Whole | None = None) -> Floats:
+        """Return the views that count, from rows and the sums over their cells.
+
+        Rows of the reference give their own places, so that none is a neighbour of itself.
+        """
         with torch.no_grad():
             parts = [-member.log_value(rows).double() for member, _ in self._members]
         joint = torch.stack(parts, -1).cpu().numpy()  # (B, members)
         every = {"joint": joint, "alone": sums[:, :1], "tails": sums[:, 1:]}
+        if "near" in self.views:
+            every["near"] = self._near(self._numbers(rows), own)[:, None]
         return np.concatenate([every[view] for view in self.views], -1).round(_DIGITS)
+
+    def _numbers(self, rows: Evidence) -> Floats:
+        """Return a number for each cell, NaN where missing, (B, n)."""
+        found: Floats = rows.midpoints(self.density.atoms).double().cpu().numpy()
+        return found
 
     def _weights_of_views(self) -> Floats:
         """Return the weight of each view, (views,); members share that of the joint views."""
-        joint = [_JOINT * share for _, share in self._members]
-        weights = np.concatenate([joint if view == "joint" else [1.0] for view in self.views])
+        joint = [_WEIGHTS["joint"] * share for _, share in self._members]
+        weights = np.concatenate(
+            [joint if view == "joint" else [_WEIGHTS[view]] for view in self.views]
+        )
         return np.asarray(weights / weights.sum())
 
     def _of_cells(self, rows: Evidence) -> Floats:
