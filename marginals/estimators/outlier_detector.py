@@ -30,8 +30,8 @@ _COARSE: dict[str, Any] = {
 # Mixtures of so many Gaussians with all correlations, fitted without the least likely rows. Chosen
 # on ten tables, see docs/anomalies.md.
 _GAUSSIANS, _TRIM, _ROWS_EACH = (1, 2, 4), 0.1, 20
-# Rows that the default models are fitted to. With more, columns would be put on their normal scores,
-# where rows far out are no farther than rows just beyond the others.
+# The most rows that the default models are fitted to. From 5,000 on, columns would be put on their
+# normal scores, where rows far out are hardly farther than the largest of the others.
 _MOST_ROWS = 4000
 
 
@@ -39,20 +39,21 @@ _MOST_ROWS = 4000
 class MDMAOutlierDetector(OutlierMixin, TableEstimator):
     """Score rows by how often a training row is as extreme.
 
-    A row is extreme if its cells are unlikely together, or each alone, or far out in their columns
-    (on the model's scale, where bounded columns have no end). Its score is the log of the share of
-    training rows that are as extreme with the same cells missing, so that rows with gaps compare
-    fairly with complete ones. See `marginals.queries.row_tails`.
+    A row is extreme if its cells are unlikely together, or far out in their columns (on the model's
+    scale, where bounded columns have no end), or if the row lies far from all training rows. Its
+    score is the log of the share of training rows that are as extreme with the same cells missing,
+    so that rows with gaps compare fairly with complete ones. See `marginals.queries.row_tails`.
 
     Training rows may hold outliers: the default models leave out a tenth of the rows, those that
-    they find least likely. Or they may be normal rows alone, if you know which ones are.
+    they find least likely, and a row needs five neighbours to be near others. Or training rows may
+    be normal rows alone, if you know which ones are.
 
     Args:
         model: an unfitted `MDMA`, of which a copy is fitted; a fitted one, which is used as it is;
             or None for a mixture of a coarse one and of 1, 2 and 4 Gaussians with all
-            correlations, which do not memorise rare rows.
+            correlations, which do not memorise rare rows, fitted to at most 4,000 rows.
         contamination: the share of the training rows that count as outliers.
-        samples: the most training rows to compare with.
+        samples: the most training rows to compare with, and to look for neighbours among.
         handle_unknown: "missing" counts categories not seen in training as missing cells; "error"
             refuses them, unless the model's own setting is "missing".
         random_state: seed for the choice of these rows, the draws in their gaps and the coarse

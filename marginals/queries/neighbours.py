@@ -7,12 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-Whole = npt.NDArray[np.int64]
 
 # The neighbour that counts. The first would let two equal outliers hide each other.
 _NEIGHBOUR = 5
 # A column's unit is the range of its middle rows, which outliers do not stretch.
 _MIDDLE = (0.1, 0.9)
+# Share of a point's squared size up to which a squared distance may be a rounding error.
+_ROUNDING = 1e-12
 # In units: the squares of larger numbers overflow.
 _FARTHEST = 1e150
 # Distances held at a time, which bounds memory.
@@ -25,7 +26,8 @@ class Neighbours:
 
     A number is measured in the range of its column's middle 80 %, so that units do not matter and
     outliers do not set them. Two different categories are as far apart as two numbers one unit
-    apart in each of two columns.
+    apart in each of two columns. A point that equals one of the rows is taken for that row, which
+    is no neighbour of itself.
 
     Args:
         rows: complete rows (S, n) to compare with; categories are codes.
@@ -33,7 +35,7 @@ class Neighbours:
 
     >>> near = Neighbours(np.arange(11.0)[:, None], [None])
     >>> near(np.array([[5.0], [14.0], [np.nan]]))
-    array([0.25, 1.  , 0.  ])
+    array([0.375, 1.   , 0.   ])
     """
 
     def __init__(self, rows: Floats, categories: Sequence[int | None]) -> None:
@@ -46,32 +48,26 @@ class Neighbours:
         self._rows, _ = self._placed(rows)  # (S, E)
         self._squares = np.square(self._rows)
 
-    def __call__(self, points: Floats, own: Whole | None = None) -> Floats:
+    def __call__(self, points: Floats) -> Floats:
         """Return the distance of each point, (B,); 0 without observed cells or other rows.
 
         Args:
             points: rows (B, n), NaN where missing.
-            own: for points that are among the rows, the places (B,) of the rows to leave out.
         """
-        nearest = min(_NEIGHBOUR, len(self._rows) - (own is not None)) - 1
-        if nearest < 0:
-            return np.zeros(len(points))
         size = max(1, _AT_ONCE // len(self._rows))
-        parts = [slice(start, start + size) for start in range(0, len(points), size)]
-        found = [
-            self._nearest(points[part], None if own is None else own[part], nearest)
-            for part in parts
-        ]
-        return np.concatenate([np.zeros(0), *found])
+        parts = [points[start : start + size] for start in range(0, len(points), size)]
+        return np.concatenate([np.zeros(0), *map(self._distances, parts)])
 
-    def _nearest(self, points: Floats, own: Whole | None, nearest: int) -> Floats:
-        """Return the distances to the neighbour of a rank that counts from 0, (B,)."""
+    def _distances(self, points: Floats) -> Floats:
+        """Return the distances of points that are compared at a time, (B,)."""
         x, known = self._placed(points)
+        size = np.square(x).sum(1)
         # The square of a difference, multiplied out: sums over observed cells are products.
-        squares = np.square(x).sum(1)[:, None] - 2 * x @ self._rows.T + known @ self._squares.T
-        if own is not None:
-            squares[np.arange(len(x)), own] = np.inf
-        chosen = np.partition(squares, nearest, axis=1)[:, nearest]
+        squares = size[:, None] - 2 * x @ self._rows.T + known @ self._squares.T
+        last = len(self._rows) - 1
+        ranks = [min(rank, last) for rank in (0, _NEIGHBOUR - 1, _NEIGHBOUR)]
+        first, usual, after = np.partition(squares, sorted(set(ranks)), axis=1)[:, ranks].T
+        chosen = np.where(first <= _ROUNDING * size, after, usual)
         return np.asarray(np.sqrt(np.maximum(chosen, 0.0)))
 
     def _placed(self, rows: Floats) -> tuple[Floats, Floats]:
