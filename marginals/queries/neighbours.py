@@ -17,7 +17,7 @@ _ROUNDING = 1e-12
 # In units: the squares of larger numbers overflow.
 _FARTHEST = 1e150
 # Distances held at a time, which bounds memory.
-_AT_ONCE = 1 << 23
+_AT_ONCE = 1 << 22
 
 
 @final
