@@ -25,8 +25,8 @@ from studies.models.detectors import PEERS, Score
 from studies.models.ours import sizes_of
 
 Labels = npt.NDArray[np.int64]
-# The sets on which our method was chosen, every third by name, and those of the method before it;
-# the others were looked at when it was fixed.
+# The sets on which our method was chosen: every third by name, and those of an earlier method. The
+# others were looked at when it was fixed.
 THIRD = (
     *("annthyroid", "cover", "ionosphere", "lymphography", "pageblocks"),
     *("satimage-2", "smtp", "vertebral", "wdbc", "yeast"),

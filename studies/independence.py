@@ -160,7 +160,7 @@ def _levels(records: Records) -> list[Record]:
 
 def facts(records: Records) -> dict[str, str]:
     """Return how many levels of ours lie within the band."""
-    count = sum(len(r["rejected"]) for r in _levels(records))
+    count = sum(len(_judged(r)) for r in _levels(records))
     return {"levels": f"{count - len(outside(records))} of {count}"}
 
 

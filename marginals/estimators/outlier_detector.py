@@ -14,7 +14,7 @@ from marginals.densities.build import build, couplable
 from marginals.estimators.mdma import MDMA
 from marginals.estimators.table_estimator import TableEstimator, fitted
 from marginals.queries.imputation import check_level
-from marginals.queries.named_rows import seed_of
+from marginals.queries.named_rows import random_of, seed_of
 from marginals.queries.ranges import normal_ranges
 from marginals.queries.row_tails import row_tails
 
@@ -30,26 +30,30 @@ _COARSE: dict[str, Any] = {
 # Mixtures of so many Gaussians with all correlations, fitted without the least likely rows. Chosen
 # on ten tables, see docs/anomalies.md.
 _GAUSSIANS, _TRIM, _ROWS_EACH = (1, 2, 4), 0.1, 20
+# The most rows that the default models are fitted to. From 5,000 on, columns would be put on their
+# normal scores, where rows far out are hardly farther than the largest of the others.
+_MOST_ROWS = 4000
 
 
 @final
 class MDMAOutlierDetector(OutlierMixin, TableEstimator):
     """Score rows by how often a training row is as extreme.
 
-    A row is extreme if its cells are unlikely together, or each alone, or far out in their columns
-    (on the model's scale, where bounded columns have no end). Its score is the log of the share of
-    training rows that are as extreme with the same cells missing, so that rows with gaps compare
-    fairly with complete ones. See `marginals.queries.row_tails`.
+    A row is extreme if its cells are unlikely together, or far out in their columns (on the model's
+    scale, where bounded columns have no end), or if the row lies far from all training rows. Its
+    score is the log of the share of training rows that are as extreme with the same cells missing,
+    so that rows with gaps compare fairly with complete ones. See `marginals.queries.row_tails`.
 
     Training rows may hold outliers: the default models leave out a tenth of the rows, those that
-    they find least likely. Or they may be normal rows alone, if you know which ones are.
+    they find least likely, and a row needs five neighbours to be near others. Or training rows may
+    be normal rows alone, if you know which ones are.
 
     Args:
         model: an unfitted `MDMA`, of which a copy is fitted; a fitted one, which is used as it is;
             or None for a mixture of a coarse one and of 1, 2 and 4 Gaussians with all
-            correlations, which do not memorise rare rows.
+            correlations, which do not memorise rare rows, fitted to at most 4,000 rows.
         contamination: the share of the training rows that count as outliers.
-        samples: the most training rows to compare with.
+        samples: the most training rows to compare with, and to look for neighbours among.
         handle_unknown: "missing" counts categories not seen in training as missing cells; "error"
             refuses them, unless the model's own setting is "missing".
         random_state: seed for the choice of these rows, the draws in their gaps and the coarse
@@ -194,9 +198,12 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
 
 
 def _default(x: Any, random_state: Any) -> MDMA:
-    """Fit the default models and mix them."""
-    model = MDMA(**_COARSE, random_state=random_state).fit(x)
-    schema, data = model.schema_, encode(model.schema_, input_frame(x)).evidence
+    """Fit the default models to some of the rows and mix them."""
+    frame = input_frame(x)
+    if len(frame) > _MOST_ROWS:
+        frame = frame.iloc[random_of(random_state).permutation(len(frame))[:_MOST_ROWS]]
+    model = MDMA(**_COARSE, random_state=random_state).fit(frame)
+    schema, data = model.schema_, encode(model.schema_, frame).evidence
     joined = len(couplable(data, **schema.build_options))
     if joined > 1:
         sizes = [k for k in _GAUSSIANS if k == 1 or len(data) >= _ROWS_EACH * k]

@@ -1,23 +1,23 @@
 """How often a row is as extreme as a given one, with the same cells missing."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-from torch import Tensor
 
 from marginals.cells.evidence import Evidence
 from marginals.columns import Schema, encode
 from marginals.densities.density import Density, in_batches
 from marginals.densities.mixture import Mixture
-from marginals.densities.univariate_cells import log_cells, log_tails
-from marginals.densities.univariates import Univariates
+from marginals.densities.univariate_cells import log_tails
 from marginals.queries.imputation import Imputation
 from marginals.queries.named_rows import random_of, seed_of
+from marginals.queries.neighbours import Neighbours
 from marginals.queries.positions import seeded
 from marginals.queries.shrinkage import LinearPrior, fit_prior
 
@@ -41,9 +41,9 @@ _LEAST_EXCESS = 0.01  # in spreads
 _DIGITS, _LEAST_SPREAD = 4, 1e-3
 # In spreads: rows of discrete columns tie with those of the reference.
 _TIE = 1e-6
-# The weight of all joint views together, to 1 for each view of cells alone: rows that are odd only
-# together must not be outvoted.
-_JOINT = 3.0
+# The weights of the views; the joint ones share theirs. Rows that are odd only together must not be
+# outvoted by the tails of cells alone.
+_WEIGHTS = {"joint": 3.0, "tails": 1.0, "near": 3.0}
 # Cells compared at a time, which bounds memory.
 _CELLS_AT_ONCE = 1 << 22
 
@@ -87,12 +87,13 @@ class _Rare:
 class RowTails:
     """Tail probabilities of rows among reference rows with the same cells missing.
 
-    A row has several views, in nats: minus the log density of its cells together under each member
-    of the density, minus that of each cell alone, and minus the logs of the tails of each cell
-    alone. In each view, the share of the reference with the same gaps that is at least as extreme
-    is a p-value. The weighted mean of their logs, as in Fisher's combination, says how extreme a
-    row is: a row that is odd in several views counts more than one that is odd in a single view.
-    The tail probability is the share of the reference that is at least as extreme in this mean.
+    A row has several views: minus the log density of its cells together under each member of the
+    density; minus the logs of the tails of each cell alone; and the distance to the fifth nearest
+    row of the reference, see `Neighbours`. In each view, the share of the reference with the same
+    gaps that is at least as extreme is a p-value. The weighted mean of their logs, as in Fisher's
+    combination, says how extreme a row is: a row that is odd in several views counts more than one
+    that is odd in a single view. The tail probability is the share of the reference that is at
+    least as extreme in this mean.
 
     The most common patterns of gaps, and all patterns of up to six columns, are compared with the
     whole reference. Each other pattern has 16 rows (40 if the table has few patterns), whose median
@@ -102,13 +103,13 @@ class RowTails:
 
     Args:
         density: gives the log values of rows. Each member of a mixture has a view of its own, so
-            that no single member makes a row likely; of the cells alone the views are the
-            weighted mean over members.
+            that no single member makes a row likely; the view of tails is the weighted mean over
+            members.
         reference: complete rows, drawn from the density or from the data.
         patterns: which cells are observed in the rows of a table, (rows, columns), to find its most
             common patterns. None for complete rows only.
-        views: the views that count, of "joint", "alone" and "tails". The joint views together have
-            the weight 3, shared out by the weights of members; each other view has the weight 1.
+        views: the views that count, of "joint", "tails" and "near". The joint views together have
+            the weight 3, shared out by the weights of members, "tails" 1 and "near" 3.
         seed: seed for the choice of rows for each pattern.
     """
 
@@ -117,14 +118,15 @@ class RowTails:
         density: Density,
         reference: Evidence,
         patterns: Flags | None = None,
-        views: tuple[str, ...] = ("joint", "alone", "tails"),
+        views: tuple[str, ...] = ("joint", "tails", "near"),
         seed: int = 0,
     ) -> None:
         self.density, self.reference, self.views = density, density.checked(reference), views
+        self._near = Neighbours(self._numbers(self.reference), density.categories)
         self._random = np.random.default_rng(seed)
         self._members = _members(density)
         self._weights = self._weights_of_views()
-        self._cells = self._of_cells(self.reference)  # (S, n, 2)
+        self._cells = self._of_cells(self.reference)  # (S, n)
         columns = len(self.reference.columns)
         self._keys = self._random.integers(1, 1 << 30, size=columns)
         given = np.ones((1, columns), dtype=bool) if patterns is None else patterns
@@ -210,45 +212,51 @@ class RowTails:
         lower = chosen.lower.masked_fill(gone, torch.nan)
         upper = chosen.upper.masked_fill(gone, torch.nan) if chosen.intervals else lower
         part = Evidence(chosen.columns, lower, upper, {}, chosen.intervals)
-        sums = np.where(known[..., None], self._cells[flat], 0.0).sum(1)
+        sums = np.where(known, self._cells[flat], 0.0).sum(1)
         return self._together(part, sums).reshape(*index.shape, -1)
 
     def _seen(self, rows: Evidence) -> Floats:
         """Return the views of rows, (B, views)."""
-        missing = rows.missing().cpu().numpy()[..., None]
+        missing = rows.missing().cpu().numpy()
         return self._together(rows, np.where(missing, 0.0, self._of_cells(rows)).sum(1))
 
     def _together(self, rows: Evidence, sums: Floats) -> Floats:
-        """Return the views that count, from the log density and the sums over cells."""
+        """Return the views that count, from rows and the sums over their cells."""
         with torch.no_grad():
             parts = [-member.log_value(rows).double() for member, _ in self._members]
         joint = torch.stack(parts, -1).cpu().numpy()  # (B, members)
-        every = {"joint": joint, "alone": sums[:, :1], "tails": sums[:, 1:]}
+        every = {"joint": joint, "tails": sums[:, None]}
+        if "near" in self.views:
+            every["near"] = self._near(self._numbers(rows))[:, None]
         return np.concatenate([every[view] for view in self.views], -1).round(_DIGITS)
+
+    def _numbers(self, rows: Evidence) -> Floats:
+        """Return a number for each cell, NaN where missing, (B, n)."""
+        found: Floats = rows.midpoints(self.density.atoms).double().cpu().numpy()
+        return found
 
     def _weights_of_views(self) -> Floats:
         """Return the weight of each view, (views,); members share that of the joint views."""
-        joint = [_JOINT * share for _, share in self._members]
-        weights = np.concatenate([joint if view == "joint" else [1.0] for view in self.views])
+        joint = [_WEIGHTS["joint"] * share for _, share in self._members]
+        weights = np.concatenate(
+            [joint if view == "joint" else [_WEIGHTS[view]] for view in self.views]
+        )
         return np.asarray(weights / weights.sum())
 
     def _of_cells(self, rows: Evidence) -> Floats:
-        """Return the surprise of each cell alone, by its density and by its tail, (B, n, 2)."""
+        """Return minus the log tail of each cell alone, (B, n)."""
         nothing = Evidence.nothing(1, like=rows.lower)
-        total = np.zeros((*rows.lower.shape, 2))
+        total = np.zeros(rows.lower.shape)
         with torch.no_grad():
             for member, share in self._members:
-                alone = member.univariates(nothing, rows.columns)
-                found = in_batches(_both(alone, member.categories), rows, member.rows_at_once())
+                tails = partial(
+                    log_tails,
+                    member.univariates(nothing, rows.columns),
+                    categories=member.categories,
+                )
+                found = in_batches(tails, rows, member.rows_at_once())
                 total -= share * found.double().cpu().numpy()
         return total
-
-
-def _both(alone: Univariates, categories: Sequence[int | None]) -> Callable[[Evidence], Tensor]:
-    """Return the log density and log tail of cells as a function of their rows, (B, n, 2)."""
-    return lambda part: torch.stack(
-        [log_cells(alone, part), log_tails(alone, part, categories)], -1
-    )
 
 
 def log_tail(at: Floats, drawn: Floats, heavy: bool = False) -> Floats:

@@ -89,6 +89,26 @@ def test_tight_and_spread_outliers_are_found(kind: str, protocol: str) -> None:
     assert ours > max(0.85, other)
 
 
+def test_a_row_among_others_but_near_none_is_odd() -> None:
+    rng = np.random.default_rng(0)
+    turn = rng.uniform(0, 2 * np.pi, 300)
+    ring = np.column_stack([np.cos(turn), np.sin(turn)]) + 0.03 * rng.normal(size=(300, 2))
+    detector = MDMAOutlierDetector(random_state=0).fit(ring[:200])
+    rows = np.concatenate([ring[200:], 0.1 * rng.normal(size=(20, 2))])
+    found = -detector.score_samples(rows)
+    assert roc_auc_score(np.repeat([0, 1], [100, 20]), found) > 0.97
+    assert (detector.predict([[np.nan, 0.0], [0.0, np.nan]]) == 1).all()  # each alone is ordinary
+
+
+def test_far_out_stays_far_on_large_tables() -> None:
+    rng = np.random.default_rng(0)
+    heavy = rng.lognormal(sigma=1.5, size=(6000, 2))
+    detector = MDMAOutlierDetector(random_state=0).fit(heavy)
+    assert all(column.scores is None for column in detector.model_.schema_)
+    most = heavy.max(0)
+    assert (np.diff(detector.score_samples([most, 3 * most, 30 * most])) < 0).all()
+
+
 def test_the_detector_refuses(model: MDMA, iris: pd.DataFrame) -> None:
     with pytest.raises(ValueError, match="`contamination`"):
         MDMAOutlierDetector(model, contamination=0.7).fit(iris)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from studies import anomalies, appendix, imputation, missing, prediction, toy
+from studies import anomalies, appendix, imputation, independence, missing, prediction, toy
 from studies.causal import graphs
 from studies.data.density import FOLDS
 from studies.harness.study import find
@@ -213,6 +213,25 @@ def test_tables_of_information_tell_the_error_of_the_mean_over_seeds() -> None:
     lines = gaussian.tables(records, {}).splitlines()
     assert lines[4] == "| 1 | 1.000 | 1.100 ± 0.141 |"
     assert lines[-1].startswith("| paper's model | 100 | 2 | 0.1500 | 0.2000 | 0.5000 |")
+
+
+def test_levels_of_independence_are_judged_by_the_default_test() -> None:
+    about = {"method": "marginals", "kind": "null", "n": 300, "repetitions": 500}
+    about |= {"cpu_seconds": 0.1}
+    shares = {"linear": (0.05, 0.09), "alike": (0.08, 0.05)}
+    records = [
+        {
+            **about,
+            "mechanism": name,
+            "rejected": {"marginals": {"0.05": ours}, "marginals, q=1": {"0.05": other}},
+        }
+        for name, (ours, other) in shares.items()
+    ]
+    assert independence.facts(records) == {"levels": "1 of 2"}
+    text = tables("independence", records)
+    assert "Of 2 levels of ours 1 lie within" in text
+    assert "- alike, 300 rows, marginals: 0.080" in text
+    assert "- linear" not in text
 
 
 def test_the_rate_is_halved_as_by_torch() -> None:
