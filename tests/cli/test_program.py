@@ -56,9 +56,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
     assert python(LOADED, " ".join(HEAVY), *lines).split() == []
 
 
-def test_queries_load_no_more_than_they_need(
-    folder: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_queries_load_no_more_than_they_need(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     spared = "sklearn scipy matplotlib causallearn networkx torch._dynamo torch._inductor"
     rest = {"query": "E[income|age=40]", "sample": "3 --seed 1", "score": "data.csv"}

@@ -62,6 +62,14 @@ def typed_figures(text: str) -> list[str]:
     return [plain[max(0, m.start() - 40) : m.end() + 20] for m in FIGURE.finditer(plain)]
 
 
+def test_the_readme_lists_every_study_once() -> None:
+    text = (page.DOCS.parent / "studies" / "README.md").read_text()
+    table = re.search(r"^\| study \| page .*?(?=\n\n)", text, re.DOTALL | re.MULTILINE)
+    assert table is not None
+    first = [line.split("|")[1] for line in table[0].splitlines()]
+    assert sorted(re.findall(r"`([\w-]+)`", " ".join(first))) == sorted(MODULES)
+
+
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
 def test_pages_show_the_figures_of_the_result_files(path: Path) -> None:
     assert path.read_text() == page.rebuilt(path), "Run: python -m studies page"
