@@ -55,7 +55,7 @@ losses.describe().round(2)
 # correlations have exact values for this copula to compare with: Kendall's tau is (2/π) arcsin ρ.
 
 # %%
-model = MDMA(tensor="copula", width=6, max_steps=300, random_state=0).fit(losses)
+model = MDMA(effort="quick", random_state=0).fit(losses)
 copula = model.copula()
 tau = copula.kendall_tau("coast", "inland").value
 true_tau = 2 / np.pi * np.arcsin(0.6)

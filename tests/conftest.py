@@ -14,10 +14,14 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.examples import share
+
 torch.set_num_threads(1)
 
 # Random examples are drawn from the test's own name: a failure comes back on every run.
-settings.register_profile("marginals", deadline=None, derandomize=True, database=None)
+settings.register_profile(
+    "marginals", deadline=None, derandomize=True, database=None, max_examples=share(100)
+)
 settings.load_profile("marginals")
 
 

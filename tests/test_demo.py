@@ -14,6 +14,11 @@ def data() -> demo.Wine:
     return demo.load(seed=0)
 
 
+@pytest.fixture(scope="module")
+def model(data: demo.Wine) -> MDMA:
+    return MDMA(width=8, max_steps=100, random_state=0).fit(data.train)
+
+
 def cells(table: object) -> list[list[str]]:
     """The rows of a rich table."""
     return list(map(list, zip(*(column._cells for column in table.columns), strict=True)))
@@ -54,8 +59,7 @@ def test_peers_are_scored_in_the_units_of_the_columns(data: demo.Wine) -> None:
     assert np.allclose(before - after, len(demo.MEASURED) * np.log(10))
 
 
-def test_surprise_names_the_cell_that_was_spoilt(data: demo.Wine) -> None:
-    model = MDMA(width=8, max_steps=100, random_state=0).fit(data.train)
+def test_surprise_names_the_cell_that_was_spoilt(data: demo.Wine, model: MDMA) -> None:
     test = data.test.copy()
     spoilt = int(test.index[7])
     test.loc[spoilt, "hue"] = 4.0
@@ -64,8 +68,7 @@ def test_surprise_names_the_cell_that_was_spoilt(data: demo.Wine) -> None:
     assert cells(table)[0][:2] == ["hue", "4"]
 
 
-def test_filled_shows_the_gaps_of_one_row(data: demo.Wine) -> None:
-    model = MDMA(width=8, max_steps=100, random_state=0).fit(data.train)
+def test_filled_shows_the_gaps_of_one_row(data: demo.Wine, model: MDMA) -> None:
     rows = cells(demo.filled(model, data))
     assert len(rows) == int(data.train.isna().sum(axis=1).max())
     assert all(all(row) for row in rows)

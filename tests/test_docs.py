@@ -9,6 +9,7 @@ import torch
 from typer.testing import CliRunner
 
 from marginals.cli import app
+from marginals.selection.recipes import SECONDS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -29,8 +30,12 @@ def name_of(page: Path) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the blocks of a page in order, Python in one namespace, in an empty folder."""
+    """Run the blocks of a page in order, Python in one namespace, in an empty folder.
+
+    Fits without settings get the seconds of a quick one.
+    """
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(SECONDS, "fast", SECONDS["quick"])
     torch.set_default_dtype(torch.float32)  # what a user has
     namespace: dict[str, object] = {}
     try:

@@ -117,7 +117,7 @@ def series() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def model(series: pd.DataFrame) -> MDMA:
-    settings: Any = {"tensor": "copula", "width": 1, "rank": 2, "max_steps": 200}
+    settings: Any = {"tensor": "copula", "width": 1, "rank": 2, "max_steps": 100}
     return MDMA(**settings, random_state=0, progress=False).fit(lagged(series, 2))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
@@ -24,6 +24,7 @@ from marginals.columns import (
 from marginals.columns.axis import quiet
 from marginals.columns.lattice_axis import LatticeAxis
 from tests.columns.helpers import INF, NAN, same
+from tests.examples import examples
 
 FRAME = pd.DataFrame(
     {
@@ -230,7 +231,7 @@ NUMBERS_SCHEMA = infer(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.data())
 def test_intervals_hold_the_values_that_they_should(data: st.DataObject) -> None:
     column = data.draw(st.sampled_from(list(POINTS)))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from marginals.columns import (
@@ -21,6 +21,7 @@ from marginals.columns import (
     infer,
 )
 from tests.columns.helpers import cells, same, schema_of, there_and_back
+from tests.examples import examples
 
 floats = st.floats(-1e300, 1e300, allow_nan=False)
 sizes = st.sampled_from([1e-300, 1e-8, 1.0, 1e8, 1e290])
@@ -159,7 +160,7 @@ def column(kind: str, rows: int, rng: np.random.Generator) -> Any:
     return pd.Series(rng.integers(0, 99, rows)).mask(gaps)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(columns, min_size=1, max_size=6), st.integers(1, 30), st.integers(0, 2**32))
 def test_whole_tables(kinds: list[str], rows: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import given as hypothesis_given
-from hypothesis import settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
@@ -16,6 +15,7 @@ from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
 from marginals.densities.view import View
 from marginals.structure import balanced
+from tests.examples import examples
 from tests.laws.registry import boxes_of, generic, ht, rows_of
 
 KINDS = (None, 3, None, None, 2, None)
@@ -60,7 +60,7 @@ def test_a_view_of_columns_and_evidence() -> None:
     assert repr(view).startswith("View(\n  columns=[5, 0], given=Evidence(1 row: column 1 exact")
 
 
-@settings(max_examples=25)
+@examples(25)
 @hypothesis_given(seed=st.integers(0, 10**6))
 def test_any_composition_is_one_query(seed: int) -> None:
     """Marginals and conditionals in random order, against the names followed by hand."""

@@ -15,19 +15,19 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from marginals.io import container, safe_files
 from marginals.io.container import BLANK, DIGEST, FORMAT_VERSION, PREFIX, digest, read, write
 from marginals.io.safe_files import FileError
+from tests.examples import examples
 
 DTYPES = [torch.uint8, torch.int64, torch.bool, torch.float16, torch.bfloat16, torch.float32]
 SHAPES = [(), (0,), (1,), (3, 0, 2), (5, 7)]
 
 
-def examples(count: int) -> settings:
-    return settings(max_examples=count, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SHARED = {"suppress_health_check": [HealthCheck.function_scoped_fixture]}
 
 
 def small(path: Path, kind: str = "model", **header: object) -> bytes:
@@ -92,7 +92,7 @@ JSON = st.recursive(
 )
 
 
-@examples(50)
+@examples(50, **SHARED)
 @given(st.dictionaries(st.text(), JSON), st.sets(st.sampled_from(["sha256", "0" * 64, 'q"', "ü"])))
 def test_any_json_header_comes_back(tmp_path: Path, header: dict, names: set[str]) -> None:
     write(tmp_path / "f", {name: torch.ones(2) for name in names}, header, "0" * 64)
@@ -135,7 +135,7 @@ def test_every_bit_and_every_truncation(tmp_path: Path, good: bytes) -> None:
         refused(tmp_path / "f", good[:at], "damaged|empty")
 
 
-@examples(300)
+@examples(300, **SHARED)
 @given(st.data())
 def test_edits_are_refused(tmp_path: Path, good: bytes, data: st.DataObject) -> None:
     start, end, to = (data.draw(st.integers(0, len(good))) for _ in range(3))
@@ -154,7 +154,7 @@ def test_edits_are_refused(tmp_path: Path, good: bytes, data: st.DataObject) -> 
         refused(tmp_path / "f", damaged)
 
 
-@examples(300)
+@examples(300, **SHARED)
 @given(st.binary(max_size=400), st.booleans(), st.booleans())
 def test_any_bytes(tmp_path: Path, tail: bytes, ours: bool, right: bool) -> None:
     content = tail
@@ -388,6 +388,7 @@ KILLER = """
 import os, random, signal, sys, time
 import torch
 from marginals.io.container import read, write
+from tests.examples import examples
 
 torch.set_num_threads(1)  # a fork has none of its parent's threads, and would wait for them
 path, rounds = sys.argv[1], int(sys.argv[2])

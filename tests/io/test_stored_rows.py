@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from marginals.io.arrow_tables import ArrowRows
@@ -20,6 +20,7 @@ from marginals.io.safe_files import FileError
 from marginals.io.stored_rows import Edit
 from marginals.io.tables import batches, names, read, stored, writing
 from marginals.io.text_rows import TextRows
+from tests.examples import examples
 
 CELLS = st.text(st.sampled_from(list(',;|\t"\n\r ') + list("001.5NAaØ-'#\\\u2028\x0b")), max_size=6)
 QUOTING = st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
@@ -49,9 +50,7 @@ def _slice(edit: Edit, start: int, count: int) -> Edit:
 # Text -----------------------------------------------------------------------------------------
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     table=st.lists(st.lists(CELLS, min_size=3, max_size=3), max_size=7),
     quoting=QUOTING,

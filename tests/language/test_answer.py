@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from marginals.columns import Continuous
 from marginals.estimators.mdma import MDMA
 from marginals.language import Query, QueryError, answer, format, parse
+from tests.examples import examples
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +157,7 @@ def texts(draw: st.DrawFn) -> str:
 
 
 @pytest.mark.filterwarnings("ignore::marginals.OutsideDataWarning")
-@settings(max_examples=250)
+@examples(250)
 @given(text=texts())
 def test_any_query_is_answered_or_refused(model: Any, text: str) -> None:
     try:

@@ -2,11 +2,12 @@
 
 import contextlib
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from marginals.language import Condition, Query, QueryError, format, parse, parse_conditions
 from marginals.language.printer import format_conditions
+from tests.examples import examples
 from tests.language.strategies import conditions, nearly, queries, spoiled
 
 
@@ -17,7 +18,7 @@ def attempt(text: str) -> Query | QueryError:
         return error
 
 
-@settings(max_examples=1000)
+@examples(1000)
 @given(st.one_of(st.text(), nearly, spoiled))
 @example("P(" * 10_000)
 @example("P(x = " + "9" * 10_000 + ")")
@@ -34,7 +35,7 @@ def test_any_text_parses_or_raises_our_error(text: str) -> None:
         parse_conditions(text)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(queries())
 def test_queries_read_back(query: Query) -> None:
     text = format(query)
@@ -44,7 +45,7 @@ def test_queries_read_back(query: Query) -> None:
     assert format(again) == text
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(conditions, max_size=3))
 def test_conditions_read_back(written: list[Condition]) -> None:
     assert parse_conditions(format_conditions(tuple(written))) == tuple(written)

@@ -4,8 +4,8 @@ import inspect
 import json
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
-import pytest
 import typer
 
 import marginals
@@ -15,11 +15,12 @@ from marginals.cli import app
 INTERFACE = json.loads((Path(__file__).parent / "interface_0_1_0.json").read_text())
 
 
-@pytest.mark.parametrize("name", [name for name in INTERFACE if not name.startswith("marginals ")])
-def test_names_and_arguments_are_still_there(name: str) -> None:
-    thing = reduce(getattr, name.split("."), marginals)
-    if INTERFACE[name]:
-        assert set(INTERFACE[name]) <= set(inspect.signature(thing).parameters)  # type: ignore[arg-type]
+def test_names_and_arguments_are_still_there() -> None:
+    for name, arguments in INTERFACE.items():
+        if not name.startswith("marginals "):
+            thing: Any = reduce(getattr, name.split("."), marginals)
+            own = set(inspect.signature(thing).parameters) if arguments else set()
+            assert set(arguments) <= own, name
 
 
 def test_commands_and_options_are_still_there() -> None:

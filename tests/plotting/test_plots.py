@@ -192,7 +192,7 @@ def test_many_values_have_a_colour_bar(model: MDMA, by: str, values: Any) -> Non
         ["x", "wage", "when", "zero"],
         ["children", "visits", LONG],
         ["city", "ok", "size"],
-        ["x", "children", "city", "when", "wait", "visits", "size", "ok"],
+        ["x", "children", "city", "wait", "size"],
     ],
 )
 def test_pairs(model: MDMA, frame: pd.DataFrame, columns: list[str]) -> None:
@@ -269,8 +269,10 @@ def test_odd_columns() -> None:
     )
     kinds = {"constant": Continuous(), "only": Categorical()}  # or they are warned of
     model = MDMA(columns=kinds, width=2, max_steps=5, random_state=0, progress=False).fit(table)
-    drawn(plotting.pairs(model, data=table)[0, 0])
-    for name in table:
+    names = list(table)
+    for half in (names[::2], names[1::2]):
+        drawn(plotting.pairs(model, half, data=table)[0, 0])
+    for name in names:
         drawn(plotting.marginal(model, name, data=table))
     ax = plotting.marginal(model, "huge")
     assert ax.get_xlabel().startswith("huge\n(from ")

@@ -7,13 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
 from marginals.densities import build
 from marginals.queries import Copula, rank_correlations
+from tests.examples import examples
 from tests.queries.oracle import Gaussian
 
 RHO = 0.6
@@ -153,7 +154,7 @@ def test_draws_given_an_interval() -> None:
     assert float((u[:, 0] <= 0.4).double().mean()) == pytest.approx(expected, abs=0.05)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.floats(-0.99, 0.99))
 def test_rank_correlations_and_tails(rho: float) -> None:
     copula = both(rho)

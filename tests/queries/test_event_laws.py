@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from marginals import MDMA, Continuous, Discrete, Integer
 from marginals.cells.cell import Exact, Interval, OneOf
+from tests.examples import examples
 from tests.robustness.questions import Refused, answer
 
 ROWS = 200
@@ -88,7 +89,7 @@ def test_the_columns_are_of_every_kind(model: MDMA) -> None:
     assert cells.lower == cells.upper  # a fine lattice
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(COLUMNS)
 def test_a_value_is_what_closed_ends_add(model: MDMA, at: tuple[str, Any]) -> None:
     column, value = at
@@ -126,7 +127,7 @@ NUMBERS = {
 SIDES = ("left", "right")
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.data())
 def test_intervals_of_any_ends(model: MDMA, data: st.DataObject) -> None:
     column = data.draw(st.sampled_from(list(NUMBERS)))
@@ -144,7 +145,7 @@ def test_intervals_of_any_ends(model: MDMA, data: st.DataObject) -> None:
     assert model.prob({column: (low, high)}) == model.prob({column: pd.Interval(low, high)})
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data())
 def test_a_set_is_the_sum_of_its_values(model: MDMA, data: st.DataObject) -> None:
     columns = {**NUMBERS, "wait": [0.0, 2.5, 60.0, 61.0], "cylinders": [4, 6, 8]}
@@ -183,7 +184,7 @@ EVENTS: dict[str, list[Any]] = {
 }
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.data())
 def test_a_column_on_both_sides(model: MDMA, data: st.DataObject) -> None:
     column = data.draw(st.sampled_from(list(EVENTS)))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -25,6 +25,7 @@ from marginals.queries import (
     total_correlation,
 )
 from marginals.runtime.backend import QUERY, Backend
+from tests.examples import examples
 from tests.laws.registry import shake
 from tests.queries.oracle import Gaussian, exact_entropy, exact_information, gaussian
 
@@ -70,7 +71,7 @@ def test_estimate_reads_well(value: float, stderr: float, text: str) -> None:
 # A normal distribution --------------------------------------------------------------------------
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.permutations(range(4)), st.integers(1, 3), st.integers(1, 3), st.booleans())
 def test_information_of_a_normal(order: list[int], first: int, second: int, drawn: bool) -> None:
     """Entropy, I(A; B | C) and total correlation of any groups A, B and C of four columns."""

@@ -14,8 +14,8 @@ from marginals import MDMA
 pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
 
-ROWS = 100_000
-TEXT = 300  # characters per row of a column the model ignores: 30 MB for ROWS
+ROWS = 40_000
+TEXT = 750  # characters per row of a column the model ignores: 30 MB for ROWS
 
 # A fork for each command runs it on a small and a large file and prints by how many MB its peak
 # memory rose. Small batches let the allocators settle within the first file: with batches of 65,536
@@ -27,7 +27,7 @@ from marginals.cli import app
 from marginals.engines import model_columns
 from marginals.io import row_sampling
 
-model_columns.ROWS = row_sampling.BATCH_ROWS = 8192
+model_columns.ROWS = row_sampling.BATCH_ROWS = 4096
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
@@ -66,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         # Different text in each row, so that no dictionary encoding makes it small.
         letters = rng.integers(97, 123, rows * TEXT, dtype=np.uint8).tobytes().decode()
         frame["note"] = [letters[i : i + TEXT] for i in range(0, len(letters), TEXT)]
-        frame.to_parquet(folder / f"{name}.parquet", row_group_size=50_000)
+        frame.to_parquet(folder / f"{name}.parquet", row_group_size=20_000)
     MDMA(width=4, max_steps=3, random_state=0, progress=False).fit(table(500)).save(folder / "m")
     return folder
 
@@ -80,8 +80,8 @@ COMMANDS = {
         *("--set", "max_steps=2"),
     ],
     "stream": [
-        *("fit", "DATA", "-o", "n", "--ignore", "note", "--stream", "--buffer", "20000"),
-        *("--width", "2", "--set", "max_steps=60", "--set", "batch_size=5000"),
+        *("fit", "DATA", "-o", "n", "--ignore", "note", "--stream", "--buffer", "8000"),
+        *("--width", "2", "--set", "max_steps=60", "--set", "batch_size=2000"),
     ],
 }
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from marginals import MDMA, Continuous, Integer
+from tests.examples import examples
 from tests.language.strategies import NUMBERS, ODD, SIGNS, nearly
 from tests.queries.conftest import KINDS, make_frame
 from tests.robustness.questions import Refused, answer
@@ -81,7 +82,7 @@ def is_sound(value: Any, text: str) -> bool:
     return not text.startswith("P") or all(0 <= one <= 1 + 1e-5 for one in values)
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(text=st.one_of(questions(), questions(likely=True), nearly, st.text(max_size=20)))
 def test_any_text_is_answered_or_refused(model: MDMA, text: str) -> None:
     try:
@@ -94,7 +95,7 @@ def test_any_text_is_answered_or_refused(model: MDMA, text: str) -> None:
 def test_many_of_the_questions_are_answered(model: MDMA) -> None:
     outcomes: Counter[bool] = Counter()
 
-    @settings(max_examples=120)
+    @examples(120)
     @given(text=questions(likely=True))
     def ask(text: str) -> None:
         try:
@@ -126,7 +127,7 @@ evidence = st.one_of(
 )
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(kind=kinds, asked=st.lists(st.tuples(evidence, evidence), min_size=4, max_size=8))
 def test_any_schema_and_any_evidence(kind: Any, asked: list[tuple[Any, Any]]) -> None:
     frame = pd.DataFrame({"a": [float(i % 10) for i in range(20)], "b": list("pq") * 10})

@@ -3,10 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from marginals import MDMA
+from tests.examples import examples
 from tests.robustness.questions import Refused, answer, ask_all
 from tests.robustness.tables import SOUND, UNSOUND, frames, make_frame
 
@@ -41,14 +42,14 @@ SETTINGS = (st.integers(2, 4), st.integers(0, 3), st.integers(0, 2**32))
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@examples(60)
 @given(frames(1, 2), *SETTINGS)
 def test_narrow_tables(frame: pd.DataFrame, width: int, steps: int, seed: int) -> None:
     check(frame, width, steps, seed)
 
 
 @pytest.mark.slow
-@settings(max_examples=30)
+@examples(30)
 @given(frames(3, 6), *SETTINGS)
 def test_wide_tables(frame: pd.DataFrame, width: int, steps: int, seed: int) -> None:
     check(frame, width, steps, seed)

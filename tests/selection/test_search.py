@@ -49,7 +49,7 @@ def test_a_search_of_seconds_finds_one_model() -> None:
 def test_given_validation_rows_judge() -> None:
     x = rows()
     held = Evidence.exact(rows(60).flip(0))
-    found = search(Evidence.exact(x), held, effort="fast")
+    found = search(Evidence.exact(x), held, effort="fast", jobs=1)
     with torch.no_grad():
         score = float(found.model.log_value(held).mean())
     assert -found.result.best_loss == pytest.approx(score, abs=1e-3)
@@ -89,7 +89,7 @@ def test_columns_of_every_kind() -> None:
     x[::4, 0] = 0.0
     x[::7, 1] = torch.nan
     options = {"categories": {2: 2}, "atoms": {0: (0.0,)}}
-    found = search(Evidence.exact(x), effort="fast", options=options)
+    found = search(Evidence.exact(x), effort="fast", options=options, jobs=1)
     assert found.model.categories == (None, None, 2)
     assert found.model.atoms == {0: (0.0,)}
 
@@ -105,11 +105,11 @@ def test_models_are_as_large_as_the_observed_cells_allow() -> None:
 
 @pytest.mark.usefixtures("few_steps")
 def test_a_search_shows_its_progress(capsys: pytest.CaptureFixture[str]) -> None:
-    search(Evidence.exact(rows(80)), effort="fast", progress=True)
+    search(Evidence.exact(rows(80)), effort="fast", progress=True, jobs=1)
     shown = capsys.readouterr().err
     assert "4 of 4 models" in shown
     assert "nats" in shown
-    search(Evidence.exact(rows(80)), effort="fast")
+    search(Evidence.exact(rows(80)), effort="fast", jobs=1)
     assert capsys.readouterr().err == ""
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from marginals.structure import Node, Tree
+from tests.examples import examples
 
 EXAMPLE = Tree(((0, 1), (2, (3, 4))))
 DEEP = 5_000
@@ -67,7 +68,7 @@ def test_nodes_of_one_height_go_left_to_right_whatever_their_depth() -> None:
     assert [node.columns for node in tree.nodes] == scopes
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(trees())
 def test_laws_of_nodes(tree: Tree) -> None:
     heights = [0] * tree.columns + [node.height for node in tree.nodes]
@@ -88,7 +89,7 @@ def test_laws_of_nodes(tree: Tree) -> None:
 # Equality and copies ------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(trees())
 def test_round_trips(tree: Tree) -> None:
     for other in (
@@ -120,7 +121,7 @@ def test_the_order_of_children_tells_trees_apart() -> None:
 # Relabel and restrict --------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(trees(), st.randoms(use_true_random=False))
 def test_relabel(tree: Tree, rng: Any) -> None:
     permutation = list(range(tree.columns))
@@ -132,7 +133,7 @@ def test_relabel(tree: Tree, rng: Any) -> None:
     assert tree.relabel(np.arange(tree.columns)) == tree
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(trees(), st.data())
 def test_restrict(tree: Tree, data: st.DataObject) -> None:
     columns = st.sampled_from(range(tree.columns))

@@ -36,7 +36,7 @@ DEFINED = (
     *("in about 15 seconds", "limit on our fit (15 seconds)", "atomically every 30 seconds"),
     *("at most 256 MiB", "32 MiB of workspace", "40 hours a week", "within 100 ms"),
     *("30 seconds of fitting", "3.5 standard errors", "exceeds 0.02", "plus 0.02"),
-    *("Rejections at the level 0.05", "between 0.03 and 0.07", "within 0.1 nats", "AUC of 0.5"),
+    *("At the level 0.05", "between 0.03 and 0.07", "within 0.1 nats", "AUC of 0.5"),
     *("close rows of 0.05", "0.05 if nothing is copied", "0.5 means they cannot"),
     *("coefficient is 0.31", "deviation of 0.8 steps", "s at 0.8 or more", "if 0.8 of its widest"),
     *("a rate of 0.1", "and 0.03 for others", "constant rate of 0.01", "by 0.01 / s²"),
@@ -60,6 +60,14 @@ def typed_figures(text: str) -> list[str]:
     for phrase in DEFINED:
         plain = plain.replace(phrase, "")
     return [plain[max(0, m.start() - 40) : m.end() + 20] for m in FIGURE.finditer(plain)]
+
+
+def test_the_readme_lists_every_study_once() -> None:
+    text = (page.DOCS.parent / "studies" / "README.md").read_text()
+    table = re.search(r"^\| study \| page .*?(?=\n\n)", text, re.DOTALL | re.MULTILINE)
+    assert table is not None
+    first = [line.split("|")[1] for line in table[0].splitlines()]
+    assert sorted(re.findall(r"`([\w-]+)`", " ".join(first))) == sorted(MODULES)
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -17,6 +17,7 @@ from marginals.training.batches import (
     sample,
     split,
 )
+from tests.examples import examples
 from tests.training.helpers import boxes, mixed_rows, rows, small, watch
 
 
@@ -41,7 +42,7 @@ def taken(rows: Rows, step: int, size: int, seed: int, orders: dict[int, Tensor]
 # Split ----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(1, 100), st.floats(0, 0.99))
 def test_split_cuts_the_rows_in_two_or_not_at_all(count: int, fraction: float) -> None:
     train, held = split(numbered(count), fraction, seed=3)
