@@ -152,7 +152,8 @@ def measure_board(settings: Settings, seed: int, context: Context, job: Record) 
     model = check_choice("`models`", job["model"], BOARD)
     split = cut(*load(context, job["set"], seed), seed, job["missing"], job["protocol"])
     if model == OURS:
-        return scored(split, lambda train: detectors.fit_ours(train, seed))
+        clean = job["protocol"] == "semi-supervised"
+        return scored(split, lambda train: detectors.fit_ours(train, seed, clean))
     fill = job["imputation"]
     return scored(split, lambda train: detectors.fit_peer(model, train, seed, fill))
 

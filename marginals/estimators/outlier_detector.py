@@ -45,8 +45,8 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
     so that rows with gaps compare fairly with complete ones. See `marginals.queries.row_tails`.
 
     Training rows may hold outliers: the default models leave out a tenth of the rows, those that
-    they find least likely, and a row needs five neighbours to be near others. Or training rows may
-    be normal rows alone, if you know which ones are.
+    they find least likely, and a row needs five neighbours to be near others. If you know that all
+    training rows are normal, give `novelty=True`.
 
     Args:
         model: an unfitted `MDMA`, of which a copy is fitted; a fitted one, which is used as it is;
@@ -54,6 +54,9 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
             correlations, which do not memorise rare rows, fitted to at most 4,000 rows.
         contamination: the share of the training rows that count as outliers.
         samples: the most training rows to compare with, and to look for neighbours among.
+        novelty: whether training rows hold no outliers, as in scikit-learn's `LocalOutlierFactor`.
+            Then the third neighbour counts, among up to 10,000 rows, and the tails of single cells
+            do not.
         handle_unknown: "missing" counts categories not seen in training as missing cells; "error"
             refuses them, unless the model's own setting is "missing".
         random_state: seed for the choice of these rows, the draws in their gaps and the coarse
@@ -83,12 +86,14 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
         *,
         contamination: float = 0.1,
         samples: int = 2000,
+        novelty: bool = False,
         handle_unknown: str = "error",
         random_state: Any = 0,
     ) -> None:
         self.model = model
         self.contamination = contamination
         self.samples = samples
+        self.novelty = novelty
         self.handle_unknown = handle_unknown
         self.random_state = random_state
 
@@ -115,7 +120,12 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
         _refuse_intervals(frame)
         joint = self._table()
         self._tails = row_tails(
-            joint.module_, joint.schema_, frame, self.samples, self.random_state
+            joint.module_,
+            joint.schema_,
+            frame,
+            self.samples,
+            self.random_state,
+            clean=self.novelty,
         )
         scores = self.score_samples(X)
         self.offset_ = float(np.quantile(scores, self.contamination))

@@ -8,8 +8,6 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-# The neighbour that counts. The first would let two equal outliers hide each other.
-_NEIGHBOUR = 5
 # A column's unit is the range of its middle rows, which outliers do not stretch.
 _MIDDLE = (0.1, 0.9)
 # Share of a point's squared size up to which a squared distance may be a rounding error.
@@ -22,7 +20,7 @@ _AT_ONCE = 1 << 22
 
 @final
 class Neighbours:
-    """Distances to the fifth nearest of some complete rows, over the observed cells of each row.
+    """Distances to the k-th nearest of some complete rows, over the observed cells of each row.
 
     A number is measured in the range of its column's middle 80 %, so that units do not matter and
     outliers do not set them. Two different categories are as far apart as two numbers one unit
@@ -32,14 +30,15 @@ class Neighbours:
     Args:
         rows: complete rows (S, n) to compare with; categories are codes.
         categories: the number of categories of each column, None for numbers.
+        k: which neighbour counts. The first would let two outliers hide each other.
 
     >>> near = Neighbours(np.arange(11.0)[:, None], [None])
     >>> near(np.array([[5.0], [14.0], [np.nan]]))
     array([0.375, 1.   , 0.   ])
     """
 
-    def __init__(self, rows: Floats, categories: Sequence[int | None]) -> None:
-        self._categories = list(categories)
+    def __init__(self, rows: Floats, categories: Sequence[int | None], k: int = 5) -> None:
+        self._categories, self._k = list(categories), k
         numbers = [c for c, count in enumerate(self._categories) if count is None]
         self._middle = np.zeros(rows.shape[1])
         self._unit = np.ones(rows.shape[1])
@@ -65,7 +64,7 @@ class Neighbours:
         # The square of a difference, multiplied out: sums over observed cells are products.
         squares = size[:, None] - 2 * x @ self._rows.T + known @ self._squares.T
         last = len(self._rows) - 1
-        ranks = [min(rank, last) for rank in (0, _NEIGHBOUR - 1, _NEIGHBOUR)]
+        ranks = [min(rank, last) for rank in (0, self._k - 1, self._k)]
         first, usual, after = np.partition(squares, sorted(set(ranks)), axis=1)[:, ranks].T
         chosen = np.where(first <= _ROUNDING * size, after, usual)
         return np.asarray(np.sqrt(np.maximum(chosen, 0.0)))

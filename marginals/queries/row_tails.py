@@ -44,6 +44,8 @@ _TIE = 1e-6
 # The weights of the views; the joint ones share theirs. Rows that are odd only together must not be
 # outvoted by the tails of cells alone.
 _WEIGHTS = {"joint": 3.0, "tails": 1.0, "near": 3.0}
+# Among rows without outliers: the most to look for neighbours among, and the neighbour that counts.
+_MOST_CLEAN, _CLEAN_NEIGHBOUR = 10_000, 3
 # Cells compared at a time, which bounds memory.
 _CELLS_AT_ONCE = 1 << 22
 
@@ -54,6 +56,8 @@ def row_tails(
     table: pd.DataFrame,
     samples: int = 2000,
     random_state: Any = 0,
+    *,
+    clean: bool = False,
 ) -> "RowTails":
     """Compare rows with those of a table.
 
@@ -63,13 +67,22 @@ def row_tails(
         table: rows with all columns of the schema; their gaps are filled by draws.
         samples: the most rows to compare with.
         random_state: seed for the choice of rows and for the draws.
+        clean: whether the table holds no outliers. Then a near row shows more, so that a nearer
+            neighbour counts, among more rows, and the tails of cells are not needed.
     """
     random = random_of(random_state)
-    rows = table.iloc[random.permutation(len(table))[:samples]]
+    most = max(samples, _MOST_CLEAN) if clean else samples
+    rows = table.iloc[random.permutation(len(table))[:most]]
     generator = seeded(density, seed_of(random))
     (filled,) = Imputation(density, schema, rows).drawn(1, generator)
     observed = table.notna().to_numpy(dtype=bool)
-    return RowTails(density, encode(schema, filled).evidence, observed)
+    every = encode(schema, filled).evidence
+    if not clean:
+        return RowTails(density, every, observed)
+    reference = every.rows(torch.arange(min(samples, len(every)), device=every.lower.device))
+    return RowTails(
+        density, reference, observed, ("joint", "near"), among=every, neighbour=_CLEAN_NEIGHBOUR
+    )
 
 
 @final
@@ -111,6 +124,8 @@ class RowTails:
         views: the views that count, of "joint", "tails" and "near". The joint views together have
             the weight 3, shared out by the weights of members, "tails" 1 and "near" 3.
         seed: seed for the choice of rows for each pattern.
+        among: complete rows to look for neighbours among; None for the reference.
+        neighbour: which of the nearest rows counts.
     """
 
     def __init__(
@@ -120,9 +135,13 @@ class RowTails:
         patterns: Flags | None = None,
         views: tuple[str, ...] = ("joint", "tails", "near"),
         seed: int = 0,
+        *,
+        among: Evidence | None = None,
+        neighbour: int = 5,
     ) -> None:
         self.density, self.reference, self.views = density, density.checked(reference), views
-        self._near = Neighbours(self._numbers(self.reference), density.categories)
+        near = self.reference if among is None else density.checked(among)
+        self._near = Neighbours(self._numbers(near), density.categories, neighbour)
         self._random = np.random.default_rng(seed)
         self._members = _members(density)
         self._weights = self._weights_of_views()

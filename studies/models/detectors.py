@@ -25,9 +25,9 @@ PYOD = ("ecod", "copod")
 NEIGHBOURS = 5
 
 
-def fit_ours(train: Rows, seed: int) -> Score:
-    """Fit our detector with its defaults."""
-    detector = MDMAOutlierDetector(random_state=seed).fit(train)
+def fit_ours(train: Rows, seed: int, novelty: bool = False) -> Score:
+    """Fit our detector with its defaults, to rows with outliers or to normal rows alone."""
+    detector = MDMAOutlierDetector(novelty=novelty, random_state=seed).fit(train)
     return lambda rows: -detector.score_samples(rows)
 
 

@@ -7,6 +7,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.metrics import roc_auc_score
 
 from marginals import MDMA, Integer, MDMAOutlierDetector, Mixture
+from marginals.columns import encode
 from tests.estimators.conftest import PETAL, TINY
 
 LENGTH = "sepal length (cm)"
@@ -89,15 +90,31 @@ def test_tight_and_spread_outliers_are_found(kind: str, protocol: str) -> None:
     assert ours > max(0.85, other)
 
 
-def test_a_row_among_others_but_near_none_is_odd() -> None:
+@pytest.mark.parametrize("novelty", [False, True])
+def test_a_row_among_others_but_near_none_is_odd(novelty: bool) -> None:
     rng = np.random.default_rng(0)
     turn = rng.uniform(0, 2 * np.pi, 300)
     ring = np.column_stack([np.cos(turn), np.sin(turn)]) + 0.03 * rng.normal(size=(300, 2))
-    detector = MDMAOutlierDetector(random_state=0).fit(ring[:200])
+    detector = MDMAOutlierDetector(novelty=novelty, random_state=0).fit(ring[:200])
     rows = np.concatenate([ring[200:], 0.1 * rng.normal(size=(20, 2))])
     found = -detector.score_samples(rows)
     assert roc_auc_score(np.repeat([0, 1], [100, 20]), found) > 0.97
     assert (detector.predict([[np.nan, 0.0], [0.0, np.nan]]) == 1).all()  # each alone is ordinary
+
+
+def test_a_pair_of_outliers_is_normal_only_where_all_training_rows_are(model: MDMA) -> None:
+    rows = model.sample(300, random_state=0)
+    odd = pd.concat([rows.head(1).assign(**{PETAL: 40.0, LENGTH: 40.0})] * 4)
+    train = pd.concat([rows, odd], ignore_index=True)
+    contaminated, clean = (MDMAOutlierDetector(model, novelty=n).fit(train) for n in (False, True))
+    assert contaminated._tails.views == ("joint", "tails", "near")
+    assert clean._tails.views == ("joint", "near")
+    near = [
+        float(d._tails._seen(encode(model.schema_, odd.head(1)).evidence)[0, -1])
+        for d in (contaminated, clean)
+    ]
+    assert near[0] > 1
+    assert near[1] == 0
 
 
 def test_far_out_stays_far_on_large_tables() -> None:
