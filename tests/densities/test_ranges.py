@@ -50,7 +50,7 @@ def test_the_cdf_is_a_ratio_of_boxes(given: dict, error: float, sharper: float) 
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(("resolution", "error"), [(FINE, 1e-5), (ROUGH, 1e-3)])
+@pytest.mark.parametrize(("resolution", "error"), [(FINE, 1e-5), (ROUGH, 2e-3)])
 def test_all_of_many_components_count(resolution: Resolution, error: float) -> None:
     """Equally likely components far apart, of which those of small shares are not left out."""
     density = model(0, columns=3, width=200)
