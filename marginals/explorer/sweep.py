@@ -60,11 +60,12 @@ def sweep(
         log_rows = found.log_evidence[:, 0].double().cpu()
         refuse_impossible(log_rows)
         below = cdf_of_rows(found, table_of(shown))  # (Q, B, n)
+        alone = state.density.univariates(state.rows, [moved])
         several = len(state.encoded.evidence) > 1
         base = log_union(density, state) if several else float(state.encoded.log_jacobian[0])
     log = log_rows.numpy() + base
-    count = len(cells.log_widths)
-    masses = np.append(log[:count] + cells.log_widths, log[count:])
+    masses = _log_masses(axis, cells, cdf_of_rows(alone, axis.points[:, None])[:, 0, 0])
+    masses = masses + float(alone.log_evidence[0, 0]) + base
     return {
         "ends": cells.page.tolist(),
         "log": _listed(masses),
@@ -81,6 +82,15 @@ def _with_atoms(axis: MonitorAxis, cells: AxisCells) -> AxisCells:
     atoms = axis.points[axis.atom_ends[:, 1]]
     lower, upper = (np.append(side, atoms) for side in (cells.lower, cells.upper))
     return cells._replace(lower=lower, upper=upper)
+
+
+def _log_masses(axis: MonitorAxis, cells: AxisCells, below: Floats) -> Floats:
+    """Return the log masses of cells and atoms from the CDF at the points of the axis."""
+    masses, atoms, _ = masses_of(axis, below)
+    if axis.kind == "curve":
+        masses = np.add.reduceat(masses, np.searchsorted(axis.places, cells.page[:-1]))
+    with np.errstate(divide="ignore"):
+        return np.log(np.append(masses, atoms))
 
 
 def _values_of(axis: MonitorAxis, cells: AxisCells, log: Floats, masses: Floats) -> Floats:
@@ -102,6 +112,9 @@ def _listed(values: Floats) -> list[float | None]:
 
 
 def _packed(parts: tuple[Floats, Floats, Floats]) -> str:
-    """Return masses of bins, atoms and both sides beyond as float32, a row for each cell."""
-    table = np.concatenate(parts).T.astype("<f4")  # (B, bins + atoms + 2)
+    """Return masses of bins, atoms and both sides beyond as float32, a row for each cell.
+
+    A cell that cannot happen has no conditional, and no weight on the page.
+    """
+    table = np.nan_to_num(np.concatenate(parts).T).astype("<f4")  # (B, bins + atoms + 2)
     return base64.b64encode(table.tobytes()).decode()

@@ -59,8 +59,9 @@ export class Sweep {
     const cells = reply.ends.length - 1;
     if (moved.kind === "bars") return Number(holds(moved, cell, row));
     if (cell.is !== "range") return 0;
-    const low = cell.low ?? -Infinity;
-    const high = cell.high ?? Infinity;
+    const half = (moved.step ?? 0) / 2; // both ends belong to the range
+    const low = (cell.low ?? -Infinity) - half;
+    const high = (cell.high ?? Infinity) + half;
     if (row >= cells) return Number(low <= moved.atoms[row - cells] && moved.atoms[row - cells] <= high);
     const [from, to] = [reply.ends[row], reply.ends[row + 1]];
     return Math.max(0, Math.min(high, to) - Math.max(low, from)) / (to - from);
