@@ -2,7 +2,8 @@
 
 A default model of 20 columns is served by `marginals explore` in its own process, and Chromium
 drags a range at 60 moves a second. A move counts as shown in the first frame that has the monitors
-of this or a later move. Moves that a newer one overtook therefore count with their full wait.
+of this or a later move. Moves that a newer one overtook therefore count with their full wait, as do
+those at the start of a drag, which wait for its one request.
 """
 
 import contextlib

@@ -55,12 +55,18 @@ def _session(model: MDMA) -> Session:
 
 
 def _monitors(count: int, exact: bool) -> Question:
-    """Return the request that a drag on the explorer's page sends: all monitors, as JSON."""
+    """Return the request that follows a click on the explorer's page: all monitors, as JSON."""
     cells: dict[str, Any] = {}
     for name, low in (("x0", 0.3), ("x1", 0.0), ("x2", -1.0))[:count]:
         ends = {"is": "range", "low": low, "high": low + 1.0}
         cells[name] = {"is": "value", "value": low} if exact else ends
     return lambda model, _: json.dumps(_session(model).answer("monitors", {"evidence": cells}))
+
+
+def _sweep(others: dict[str, Any]) -> Question:
+    """Return the one request of a drag: all monitors for every value of a column, as JSON."""
+    asked = {"column": "x0", "evidence": others}
+    return lambda model, _: json.dumps(_session(model).answer("sweep", asked))
 
 
 QUESTIONS: dict[str, Question] = {
@@ -69,6 +75,9 @@ QUESTIONS: dict[str, Question] = {
     "explorer given 1 range": _monitors(1, exact=False),
     "explorer given 2 ranges": _monitors(2, exact=False),
     "explorer given 3 ranges": _monitors(3, exact=False),
+    "explorer drag": _sweep({}),
+    "explorer drag given 1 value": _sweep({"x1": {"is": "value", "value": 0.5}}),
+    "explorer drag given 1 range": _sweep({"x1": {"is": "range", "low": 0.0, "high": 1.0}}),
     "prob": lambda model, _: model.prob(EVENT),
     "prob of 3 columns": lambda model, _: model.prob({**EVENT, "x6": (0, 2), "city": "a"}),
     "cdf of 2 columns": lambda model, _: model.cdf({"x5": 1.0, "x6": 0.5}),

@@ -12,7 +12,7 @@ from marginals.densities.coupled_components import ComponentValues, CoupledCompo
 from marginals.densities.coupled_draws import draw_scores, draw_values
 from marginals.densities.coupled_intervals import tie
 from marginals.densities.coupled_lattices import CoupledLattices, Settled
-from marginals.densities.coupled_nodes import conditionals_given_ranges, node_cost
+from marginals.densities.coupled_nodes import FINE, conditionals_given_ranges, node_cost
 from marginals.densities.coupled_univariates import Interleaved, ScaledMixtures
 from marginals.densities.density import in_batches
 from marginals.densities.lattice_univariates import (
@@ -85,6 +85,7 @@ class CoupledDensity(LeafDensity):
                 f"Expected `lattices` to name coupled columns, {self.coupled}; got "
                 f"{self.lattices.columns}. Leave the others out."
             )
+        self.resolution = FINE  # of ranges; `ROUGH` is enough for a picture
         self._gauss = CoupledComponents(family, couplings, self.lattices, self.coupled)
         marks = self.lattices.atoms.categories
         if list(leaves.categories[leaves.columns - len(marks) :]) != marks:
@@ -252,7 +253,8 @@ class CoupledDensity(LeafDensity):
             return cost
         known = self.settled(given)[0]
         smooth = known.select([c for c in known.columns if c not in self.lattices.tabulated])
-        nodes = node_cost(columns) if self._has_ranges(smooth) else 0
+        held = self._has_ranges(smooth)
+        nodes = node_cost(columns, width, self.resolution) if held else 0
         return (cost + nodes) * self.lattices.points_of(given)
 
     def config(self) -> dict[str, Any]:
@@ -427,7 +429,8 @@ class CoupledDensity(LeafDensity):
         log_weights = values.total() + self.couplings.log_weights()  # (B, K)
         tied = sorted({*known.columns, *asked} & set(self.coupled))
         index = torch.tensor([tied.index(c) for c in asked], device=log_weights.device)
-        found = conditionals_given_ranges(self._gauss.tie(known.select(tied)), log_weights, index)
+        cells = self._gauss.tie(known.select(tied))
+        found = conditionals_given_ranges(cells, log_weights, index, self.resolution)
         own = self._gauss.own(asked)
         location, log_scale = (
             part[:, found.component].to(found.mean)  # (n, B, M)

@@ -21,19 +21,37 @@ from marginals.numerics import factors
 from marginals.numerics.ghk import box_nodes
 
 
-class _Block(NamedTuple):
-    """Components by falling share of the evidence: how many, their nodes and merged nodes."""
+class Block(NamedTuple):
+    """Some components: how many, and the nodes and merged nodes of each."""
 
     components: int
     nodes: int
     bins: int
 
 
-# Components beyond these are left out; they have less than 1e-3 of the mass by far in any model
-# that is not uniform over more than 64 components.
-_BLOCKS = (_Block(4, 1024, 48), _Block(12, 256, 24), _Block(48, 64, 12))
-# Nodes of the logistic rule, at which the error for smooth integrands is below 1e-15.
-_LOGITS = torch.linspace(-18.0, 18.0, 161, dtype=torch.float64)
+class Resolution(NamedTuple):
+    """How finely ranges are resolved.
+
+    Args:
+        blocks: of the components by falling share of the evidence; the last takes all that are
+            left, and its number of components is that of its different sets of nodes.
+        logits: the number of nodes of the logistic rule, which serves a single range.
+        tail: the components of the smallest shares, up to this much together, are left out.
+    """
+
+    blocks: tuple[Block, ...]
+    logits: int
+    tail: float = 0.0
+
+
+# The error of 161 nodes of the logistic rule is below 1e-15 for smooth integrands.
+FINE = Resolution(
+    (Block(4, 1024, 48), Block(12, 256, 24), Block(48, 64, 12), Block(64, 32, 4)), 161
+)
+# For pictures: CDFs differ from the fine ones by 0.002 at most.
+ROUGH = Resolution((Block(4, 128, 16), Block(12, 64, 6), Block(48, 8, 1)), 19, tail=2e-3)
+# The logistic rule reaches this far.
+_FARTHEST_LOGIT = 18.0
 # Merged nodes are at least this wide, in bins, so that their sum has no ripples.
 _SMOOTH = 0.6
 # Nodes with less than this share of their component do not stretch the bins.
@@ -49,25 +67,44 @@ class Conditionals(NamedTuple):
     component: Tensor  # (B, M)
 
 
-def node_cost(columns: int) -> int:
-    """Return the number of floats that one row of evidence with ranges holds at a time."""
-    return columns * sum(8 * b.components * (b.bins + b.nodes) for b in _BLOCKS)
+def node_cost(columns: int, width: int, resolution: Resolution) -> int:
+    """Return the number of floats that one row of evidence with ranges holds at a time.
+
+    Args:
+        columns: the number of coupled columns.
+        width: the number of components.
+        resolution: how finely the ranges are resolved.
+    """
+    blocks = resolution.blocks
+    held = sum(8 * b.components * (b.bins + b.nodes) for b in blocks[:-1])
+    rest = max(0, width - sum(b.components for b in blocks[:-1]))
+    return columns * (held + 8 * rest * (blocks[-1].bins + blocks[-1].nodes))
 
 
 @torch.no_grad()
-def conditionals_given_ranges(tied: Tied, log_weights: Tensor, asked: Tensor) -> Conditionals:
+def conditionals_given_ranges(
+    tied: Tied, log_weights: Tensor, asked: Tensor, resolution: Resolution = FINE
+) -> Conditionals:
     """Return the distributions of requested columns given exact cells and ranges.
 
     Args:
         tied: the coupled cells.
         log_weights: of the components given all evidence, (B, K).
         asked: places of the requested columns, none of which is observed, (n,).
+        resolution: how finely the ranges are resolved.
     """
     posterior = factors.posterior_of_factors(tied.scores, tied.loadings, tied.unique, tied.exact)
     counts = tied.counts().clamp_min(1)
     # Rows are grouped by their number of ranges, so that an answer depends on its own row alone.
     groups = [(counts == count).nonzero()[:, 0] for count in counts.unique().tolist()]
-    found = [_of_rows(tied, posterior, log_weights, asked, rows) for rows in groups]
+    shares, ranked = log_weights.sort(dim=1, descending=True)  # (B, K)
+    if resolution.tail > 0:
+        kept = int((shares.softmax(1).cumsum(1) < 1 - resolution.tail).sum(1).max()) + 1
+        shares, ranked = shares[:, :kept], ranked[:, :kept]
+    found = [
+        _of_rows(tied, posterior, (shares[rows], ranked[rows]), asked, rows, resolution)
+        for rows in groups
+    ]
     back = torch.cat(groups).argsort()
     return Conditionals(
         *(torch.cat([part[i] for part in found], -2)[..., back, :] for i in range(4))
@@ -77,21 +114,28 @@ def conditionals_given_ranges(tied: Tied, log_weights: Tensor, asked: Tensor) ->
 def _of_rows(
     tied: Tied,
     posterior: factors.FactorPosterior,
-    log_weights: Tensor,
+    by_share: tuple[Tensor, Tensor],
     asked: Tensor,
     rows: Tensor,
+    resolution: Resolution,
 ) -> Conditionals:
-    """Return the distributions of requested columns for rows with the same number of ranges."""
+    """Return the distributions of requested columns for rows with the same number of ranges.
+
+    Their components come by falling share: log weights and places, (b, K) each.
+    """
     places = interval_places(tied, rows, max(1, int(tied.counts()[rows[0]])))  # (b, c)
-    shares, ranked = log_weights[rows].sort(dim=1, descending=True)  # (b, K)
-    parts, first = [], 0
-    for block, points, log_points in _rules(places.shape[1]):
-        chosen = ranked[:, first : first + block.components]  # (b, k)
+    shares, ranked = by_share
+    parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+    first = 0
+    for block, points, log_points in _rules(places.shape[1], resolution):
+        last = None if len(parts) + 1 == len(resolution.blocks) else first + block.components
+        chosen = ranked[:, first:last]  # (b, k)
         if chosen.shape[1]:
-            weight = shares[:, first : first + block.components].double()
             nodes = _Nodes(tied, posterior, rows, places, chosen)
-            rule = points[: chosen.shape[1]], log_points[: chosen.shape[1]]
-            parts.append(nodes.of(asked, weight, rule, block.bins))
+            rule = torch.arange(chosen.shape[1]) % block.components
+            weight = shares[:, first:last].double()
+            points, log_points = points[rule], log_points[rule]
+            parts.append(nodes.of(asked, weight, (points, log_points), block.bins))
         first += block.components
     return Conditionals(*(torch.cat(part, -1) for part in zip(*parts, strict=True)))
 
@@ -116,6 +160,8 @@ class _Nodes:
         components: Tensor,
     ) -> None:
         self.components = components
+        # The box of a row without ranges is open: its nodes say nothing.
+        self.ranged = (tied.counts()[rows] > 0)[:, None, None, None]
         pattern, rows = posterior.index[rows][:, None], rows[:, None]
         self.loadings = tied.loadings[components].double()  # (B, k, J, r)
         self.unique = tied.unique[components].double()  # (B, k, J)
@@ -133,7 +179,11 @@ class _Nodes:
         self.box = (*ends, self.mean.gather(2, at))
 
     def of(
-        self, asked: Tensor, shares: Tensor, rule: tuple[Tensor, Tensor], bins: int
+        self,
+        asked: Tensor,
+        shares: Tensor,
+        rule: tuple[Tensor, Tensor],
+        bins: int,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return log weights, means and variances (n, B, k Q) of columns, and components (B, k Q).
 
@@ -148,7 +198,7 @@ class _Nodes:
         log_weight = (log_mass + rule[1].to(log_mass)).log_softmax(-1).nan_to_num(-torch.inf)
         half = self.half[..., asked]  # (B, k, r, n)
         cross = self.boxed.mT @ half  # (B, k, c, n)
-        slope = torch.cholesky_solve(cross, self.cholesky)  # (B, k, c, n)
+        slope = torch.cholesky_solve(cross, self.cholesky) * self.ranged  # (B, k, c, n)
         unique = self.unique[..., asked]  # (B, k, n)
         left = half.square().sum(2) - (slope * cross).sum(2)
         # What the factors leave open; rounding may take it below zero.
@@ -164,6 +214,9 @@ def _merged(
     centre: Tensor, log_weight: Tensor, variance: Tensor, bins: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Merge nodes (n, B, k, S) of one variance (n, B, k) into bins, by mean and variance.
+
+    Bins that are too narrow for a smooth sum are widened, and all are moved towards their mean, so
+    that a component's variance stays the same.
 
     Returns:
         Log weights, means and variances, (n, B, k, Q) each. An empty bin has weight -inf.
@@ -183,28 +236,36 @@ def _merged(
     full = mass > 0
     safe = torch.where(full, mass, 1.0)
     mean = first / safe
-    spread = (second / safe - mean.square()).clamp_min(0.0)
-    width = torch.maximum(variance[..., None] + spread, (_SMOOTH * step).square())
+    width = variance[..., None] + (second / safe - mean.square()).clamp_min(0.0)
+    more = ((_SMOOTH * step).square() - width).clamp_min(0.0)
+    middle = (mass * mean).sum(-1, keepdim=True)
+    between = (mass * (mean - middle).square()).sum(-1, keepdim=True)
+    part = ((mass * more).sum(-1, keepdim=True) / between).nan_to_num(0.0)
+    width = width + more / part.clamp_min(1.0)
+    mean = middle + (mean - middle) * (1 - part.clamp_max(1.0)).sqrt()
     return mass.log(), low + mean, width
 
 
 @lru_cache(maxsize=32)
-def _rules(columns: int) -> Sequence[tuple[_Block, Tensor, Tensor]]:
+def _rules(columns: int, resolution: Resolution) -> Sequence[tuple[Block, Tensor, Tensor]]:
     """Return for each block points of the unit cube (k, S, c) and their log weights (k, S)."""
     with torch.inference_mode(False):
-        return _make_rules(columns)
+        return _make_rules(columns, resolution)
 
 
-def _make_rules(columns: int) -> Sequence[tuple[_Block, Tensor, Tensor]]:
+def _make_rules(columns: int, resolution: Resolution) -> Sequence[tuple[Block, Tensor, Tensor]]:
     if columns == 1:
-        u = _LOGITS.sigmoid()[:, None]
-        log_u = (F.logsigmoid(_LOGITS) + F.logsigmoid(-_LOGITS))[None]
+        reach = _FARTHEST_LOGIT
+        logits = torch.linspace(-reach, reach, resolution.logits, dtype=torch.float64)
+        u = logits.sigmoid()[:, None]
+        log_u = (F.logsigmoid(logits) + F.logsigmoid(-logits))[None]
         return [
-            (b, u.expand(b.components, -1, -1), log_u.expand(b.components, -1)) for b in _BLOCKS
+            (b, u.expand(b.components, -1, -1), log_u.expand(b.components, -1))
+            for b in resolution.blocks
         ]
     engine = SobolEngine(columns, scramble=True, seed=0)
     out = []
-    for block in _BLOCKS:
+    for block in resolution.blocks:
         # Blocks of a power of two are nets in themselves. Half a step keeps points off 0 and 1.
         u = engine.draw(block.components * block.nodes, dtype=torch.float64) + 2.0**-31
         points = u.view(block.components, block.nodes, columns)

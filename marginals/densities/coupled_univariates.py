@@ -36,6 +36,8 @@ _MANY_COMPONENTS = 200
 _TABLE = 4097
 # Components of one row whose nodes are held at once; bounds the memory.
 _AT_ONCE = 1 << 16
+# Values of components at points that a processor's cache holds.
+_IN_CACHE = 1 << 17
 # Doublings of the bracket of a quantile, from one unit of the column to any float.
 _DOUBLINGS = 64
 # Largest differences of the mass at the nodes from one, and from that at every other node: the
@@ -94,10 +96,15 @@ class ScaledMixtures(Univariates):
         steepness = (-_once(self.log_width, 1)).exp().expand(count, -1, -1) * math.sqrt(0.5)
         shares = _once(self.log_weights, 0).exp().expand(count, -1, -1)
 
-        # One column at a time: its numbers stay in the cache from one step to the next.
-        def one(j: int) -> Tensor:
-            z = (y[j, ..., None] - self.centre[j]) * steepness[j]  # (Q, B, M)
+        size = max(1, _IN_CACHE // max(1, self.centre[0].numel()))
+
+        # Some points of one column at a time: they stay in the cache from one step to the next.
+        def some(j: int, points: Tensor) -> Tensor:
+            z = (points[..., None] - self.centre[j]) * steepness[j]  # (q, B, M)
             return (shares[j] * z.erf()).sum(-1)
+
+        def one(j: int) -> Tensor:
+            return torch.cat([some(j, points) for points in y[j].split(size)])
 
         # As the weights sum to one, the mean of the CDFs is that of (1 + erf) / 2.
         out = 0.5 + 0.5 * torch.stack([one(j) for j in range(count)])  # (n, Q, B)

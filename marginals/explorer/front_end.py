@@ -21,6 +21,8 @@ MODULES = (
     "target_panel.js",
     "pairs_panel.js",
     "rows_panel.js",
+    "sweep.js",
+    "drag.js",
     "explorer.js",
 )
 _TYPES = {

@@ -101,16 +101,21 @@ def monitors(
 def mixed_cdf(found: Univariates, weights: Tensor) -> Cdf:
     """Return the CDF of each column, mixed over the rows of evidence: points (Q, n) to (Q, n)."""
     used = weights > 0
-    like = found.log_evidence
 
     def cdf(points: Floats) -> Floats:
-        x = torch.from_numpy(np.nan_to_num(points, posinf=0.0, neginf=0.0)).to(like)
-        each = found.cdf(x[:, None]).double().cpu()  # (Q, B, n)
-        value = (each[:, used] * weights[used, None]).sum(1).numpy()
-        value = np.where(points == -np.inf, 0.0, np.where(points == np.inf, 1.0, value))
-        return np.clip(value, 0.0, 1.0)
+        each = torch.from_numpy(cdf_of_rows(found, points))
+        return (each[:, used] * weights[used, None]).sum(1).numpy()
 
     return cdf
+
+
+def cdf_of_rows(found: Univariates, points: Floats) -> Floats:
+    """Return the CDF of each column at points (Q, n) for each row of evidence, (Q, B, n)."""
+    x = torch.from_numpy(np.nan_to_num(points, posinf=0.0, neginf=0.0)).to(found.log_evidence)
+    value = found.cdf(x[:, None]).double().cpu().numpy()
+    ends = points[:, None]
+    value = np.where(ends == -np.inf, 0.0, np.where(ends == np.inf, 1.0, value))
+    return np.clip(value, 0.0, 1.0)
 
 
 def refuse_impossible(log_rows: Tensor) -> None:
@@ -140,10 +145,7 @@ def evaluated(
     schema: Schema, axes: Sequence[MonitorAxis], cdf: Cdf, fine: bool = True
 ) -> list[Monitor]:
     """Return the monitors of columns from their CDFs; fine quantiles take a second evaluation."""
-    count = max(len(axis.points) for axis in axes)
-    points = np.full((count, len(axes)), np.inf)
-    for place, axis in enumerate(axes):
-        points[: len(axis.points), place] = axis.points
+    points = table_of(axes)
     below = cdf(points)  # (Q, n)
     quantiles = _quantiles(schema, axes, points, below, cdf if fine else None)
     return [
@@ -152,15 +154,29 @@ def evaluated(
     ]
 
 
-def _monitor(axis: MonitorAxis, below: Floats, quantiles: Floats) -> Monitor:
+def table_of(axes: Sequence[MonitorAxis]) -> Floats:
+    """Return the points of all axes side by side, (Q, n), filled up with infinity."""
+    points = np.full((max(len(axis.points) for axis in axes), len(axes)), np.inf)
+    for place, axis in enumerate(axes):
+        points[: len(axis.points), place] = axis.points
+    return points
+
+
+def masses_of(axis: MonitorAxis, below: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return masses of bars or bins, of atoms, and of both sides beyond, from a CDF (Q, ...)."""
     at = below[axis.ends]
-    masses = np.maximum(np.diff(at), 0.0)
+    masses = np.maximum(np.diff(at, axis=0), 0.0)
     atoms = np.maximum(below[axis.atom_ends[:, 1]] - below[axis.atom_ends[:, 0]], 0.0)
     for mass, (_, place) in zip(atoms, axis.atom_ends, strict=True):
         inside = int(np.searchsorted(axis.ends, place)) - 1  # of the bin that ends at or after it
         if 0 <= inside < len(masses):
-            masses[inside] = max(masses[inside] - mass, 0.0)
-    return Monitor(masses, atoms, quantiles, (float(at[0]), float(1 - at[-1])))
+            masses[inside] = np.maximum(masses[inside] - mass, 0.0)
+    return masses, atoms, np.stack([at[0], 1 - at[-1]])
+
+
+def _monitor(axis: MonitorAxis, below: Floats, quantiles: Floats) -> Monitor:
+    masses, atoms, (low, high) = masses_of(axis, below)
+    return Monitor(masses, atoms, quantiles, (float(low), float(high)))
 
 
 # Quantiles --------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The joint distribution of two columns given evidence, on a grid."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,8 +9,9 @@ import torch
 from marginals.cells import Evidence
 from marginals.columns import Schema
 from marginals.densities import Density
+from marginals.explorer.axis_cells import cells_of
 from marginals.explorer.evidence_json import Given, conditioned
-from marginals.explorer.monitor_axis import Floats, MonitorAxis
+from marginals.explorer.monitor_axis import MonitorAxis
 from marginals.explorer.monitors import refuse_impossible
 from marginals.runtime.threads import answering
 
@@ -27,12 +28,9 @@ def joint_masses(
     x: int,
     y: int,
 ) -> dict[str, Any]:
-    """Return the probability of each cell of a grid of two columns.
-
-    The mass of a bin is its width, on the model's scale, times the density in its middle.
-    """
+    """Return the probability of each cell of a grid of two columns."""
     state = conditioned(density, schema, given)
-    across, up = _grid(axes[x]), _grid(axes[y])
+    across, up = cells_of(axes[x], SIDE), cells_of(axes[y], SIDE)
     place = np.indices((len(up.lower), len(across.lower))).reshape(2, -1)
     sides = [
         torch.from_numpy(np.stack([getattr(across, end)[place[1]], getattr(up, end)[place[0]]], 1))
@@ -57,33 +55,3 @@ def joint_masses(
         "y": up.page.tolist(),
         "m": [[float(f"{v:.4g}") for v in row] for row in masses],
     }
-
-
-class _Grid(NamedTuple):
-    """Cells of one column: their ends on the page, and what they are on the model's scale."""
-
-    page: Floats
-    lower: Floats
-    upper: Floats
-    log_widths: Floats
-
-
-def _grid(axis: MonitorAxis) -> _Grid:
-    """Return values of a column as cells with masses, or bins as middles with widths."""
-    count = len(axis.places)
-    if axis.column.listed is not None:
-        codes = np.arange(count, dtype=np.float64)
-        return _Grid(np.arange(count + 1, dtype=np.float64) - 0.5, codes, codes, np.zeros(count))
-    ends = axis.points[axis.ends]
-    if axis.kind == "bars":
-        half = 0.5 * (axis.step or 1.0)
-        page = np.append(axis.places - half, axis.places[-1] + half)
-        return _Grid(page, ends[:-1], ends[1:], np.zeros(count))
-    places = np.unique(np.linspace(0, count - 1, SIDE + 1).round().astype(int))
-    ends = ends[places]
-    if not np.isfinite(ends[0]):  # the column's bound, which is infinitely far
-        ends[0] = ends[1] - 2 * (ends[2] - ends[1])
-    if not np.isfinite(ends[-1]):
-        ends[-1] = ends[-2] + 2 * (ends[-2] - ends[-3])
-    middle = (ends[1:] + ends[:-1]) / 2
-    return _Grid(axis.places[places], middle, middle, np.log(np.diff(ends)))

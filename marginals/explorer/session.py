@@ -13,7 +13,9 @@ import torch
 from marginals.columns import Schema, decode
 from marginals.densities import Density
 from marginals.densities.box_error import relative_error
+from marginals.densities.coupled import CoupledDensity
 from marginals.densities.coupled_lattices import CoupledLattices
+from marginals.densities.coupled_nodes import ROUGH
 from marginals.explorer import pairs, rows, target
 from marginals.explorer.data_rows import DataRows
 from marginals.explorer.evidence_json import (
@@ -26,6 +28,7 @@ from marginals.explorer.evidence_json import (
 from marginals.explorer.monitor_axis import Floats, axes_of
 from marginals.explorer.monitors import Monitor, monitors, refuse_impossible
 from marginals.explorer.question_text import texts, typed
+from marginals.explorer.sweep import sweep
 from marginals.queries.outside_data import outside_columns
 from marginals.queries.positions import seeded
 
@@ -75,6 +78,8 @@ class Session:
         for part in self.rough.modules():
             if isinstance(part, CoupledLattices):
                 part.most_points = _MOST_POINTS
+            elif isinstance(part, CoupledDensity):
+                part.resolution = ROUGH
         self.path = path
         self.axes = axes_of(self.density, self.schema)
         self.by_id = {axis.id: axis.position for axis in self.axes}
@@ -87,6 +92,7 @@ class Session:
             "monitors": lambda asked: self._free_monitors(asked, fine=False),
             "exact": lambda asked: self._free_monitors(asked, fine=True),
             "own": self._own_monitors,
+            "sweep": self._sweep,
             "data": self._data,
             "target": self._target,
             "pair": self._pair,
@@ -159,6 +165,17 @@ class Session:
             self.axes[i].id: self._monitor(given.without(i), i).to_json() for i in given.positions
         }
         return {"columns": found}
+
+    def _sweep(self, asked: Mapping[str, Any]) -> Answer:
+        """Return monitors for every value of one column given the others, for a drag on it."""
+        moved = self._column(asked.get("column"))
+        given = self._given(asked).without(moved)
+        if given.soft:
+            raise RequestError("Expected no soft evidence on columns other than the dragged one.")
+        free = [i for i in self._free(given, asked.get("columns")) if i != moved]
+        if not free:
+            return {"columns": {}}
+        return sweep(self.rough, self.schema, self.axes, given, moved, free)
 
     def _monitors(self, given: Given, positions: Any, fine: bool = True) -> Any:
         density = self.density if fine else self.rough

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from marginals.cells.evidence import Evidence
 from marginals.densities.coupled import CoupledDensity
+from marginals.densities.coupled_nodes import FINE, ROUGH, Resolution
 from tests.laws.registry import generic_copula
 
 INF = math.inf
@@ -46,6 +47,34 @@ def test_the_cdf_is_a_ratio_of_boxes(given: dict, error: float, sharper: float) 
         assert (exact - LEVELS).abs().max() < error
         assert torch.allclose(parts.cdf(x[:, None, None]).flatten(), LEVELS.double(), atol=1e-9)
         assert torch.allclose(parts.log_evidence[0], density.log_value(given))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("resolution", "error"), [(FINE, 1e-5), (ROUGH, 2e-3)])
+def test_all_of_many_components_count(resolution: Resolution, error: float) -> None:
+    """Equally likely components far apart, of which those of small shares are not left out."""
+    density = model(0, columns=3, width=200)
+    density.leaves.families[0].centres.mul_(3.0)
+    density.resolution = resolution
+    x = torch.linspace(-8, 8, 65, dtype=torch.float64)
+    for given in ({0: (-1.0, 2.0)}, {0: (1.0, INF)}, {0: (-INF, INF), 1: (-2.0, 2.0)}):
+        exact = density.log_conditional(below(x, 2), given).exp()
+        found = density.univariates(given, [2]).cdf(x[:, None, None]).flatten()
+        assert (found - exact).abs().max() < error
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("resolution", [FINE, ROUGH])
+def test_an_exact_row_is_exact_among_rows_with_ranges(resolution: Resolution) -> None:
+    density = model(2, width=200)
+    density.resolution = resolution
+    rows = Evidence.interval(
+        torch.tensor([[-INF], [0.4]]).double(), torch.tensor([[0.5], [0.4]]).double(), [0]
+    )
+    x = torch.linspace(-3, 3, 13, dtype=torch.float64)[:, None, None]
+    together = density.univariates(rows, [1, 4]).cdf(x)[:, 1]
+    alone = density.univariates({0: 0.4}, [1, 4]).cdf(x)[:, 0]
+    assert torch.allclose(together, alone, atol=1e-9)
 
 
 @torch.no_grad()

@@ -1,11 +1,14 @@
 """A small fitted table of every kind of column, a session on it, and a server."""
 
+import json
 import socket
 import threading
 import time
+import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,8 +17,13 @@ import pytest
 from marginals import MDMA, Continuous
 from marginals.explorer.session import Session
 from marginals.explorer.workers import Workers
+from studies.harness.browser import FLAGS, chromium
 
 TOKEN = "a-token"
+BROWSER = chromium()
+NEEDS_BROWSER = pytest.mark.skipif(BROWSER is None, reason="no browser: install chromium")
+
+Page = Any
 
 
 def table(rows: int = 300) -> pd.DataFrame:
@@ -96,3 +104,57 @@ def serving(session: Session, workers: Workers | None = None, port: int = 0) -> 
 def server(session: Session) -> Iterator[Running]:
     with serving(session) as running:
         yield running
+
+
+# Browsers ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with sync_api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=BROWSER, args=FLAGS)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser: Any, server: Running) -> Iterator[Page]:
+    """Return a new page; an error in its console fails the test."""
+    context = browser.new_context(viewport={"width": 1200, "height": 800})
+    context.set_default_timeout(15_000)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda m: m.type == "error" and problems.append(m.text))
+    yield page
+    context.close()
+    refused = [p for p in problems if "400 (Bad Request)" not in p]
+    assert not refused
+
+
+def address(server: Running, **state: Any) -> str:
+    return f"{server.address}#{urllib.parse.quote(json.dumps(state))}"
+
+
+def opened(page: Page, server: Running, **state: Any) -> Page:
+    page.goto(address(server, **state))
+    page.wait_for_selector(".mx-grid .mx-line" if "view" not in state else ".mx-head")
+    return page
+
+
+def card(page: Page, name: str) -> Any:
+    return page.locator(f".mx-card[data-id={name}]")
+
+
+def given(page: Page) -> str:
+    return str(page.locator(".mx-chips").inner_text())
+
+
+def settled(page: Page, text: str) -> None:
+    """Wait until the evidence bar holds a text and a probability."""
+    page.wait_for_function(
+        "text => document.querySelector('.mx-chips').innerText.includes(text)"
+        " && document.querySelector('.mx-probability').innerText.includes('=')",
+        arg=text,
+    )

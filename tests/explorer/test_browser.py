@@ -2,15 +2,9 @@
 
 import json
 import re
-import threading
-import urllib.parse
 import warnings
-from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,64 +12,19 @@ import pytest
 from marginals import MDMA
 from marginals.explorer.front_end import one_module, style
 from marginals.explorer.session import Session
-from studies.harness.browser import FLAGS, chromium
-from tests.explorer.conftest import Running, serving
+from tests.explorer.conftest import (
+    NEEDS_BROWSER,
+    Page,
+    Running,
+    address,
+    card,
+    given,
+    opened,
+    serving,
+    settled,
+)
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-BROWSER = chromium()
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser: install chromium")
-
-Page = Any
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=BROWSER, args=FLAGS)
-        yield found
-        found.close()
-
-
-@pytest.fixture
-def page(browser: Any, server: Running) -> Iterator[Page]:
-    """Return a new page; an error in its console fails the test."""
-    context = browser.new_context(viewport={"width": 1200, "height": 800})
-    context.set_default_timeout(15_000)
-    page = context.new_page()
-    problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda m: m.type == "error" and problems.append(m.text))
-    yield page
-    context.close()
-    refused = [p for p in problems if "400 (Bad Request)" not in p]
-    assert not refused
-
-
-def address(server: Running, **state: Any) -> str:
-    return f"{server.address}#{urllib.parse.quote(json.dumps(state))}"
-
-
-def opened(page: Page, server: Running, **state: Any) -> Page:
-    page.goto(address(server, **state))
-    page.wait_for_selector(".mx-grid .mx-line" if "view" not in state else ".mx-head")
-    return page
-
-
-def card(page: Page, name: str) -> Any:
-    return page.locator(f".mx-card[data-id={name}]")
-
-
-def given(page: Page) -> str:
-    return str(page.locator(".mx-chips").inner_text())
-
-
-def settled(page: Page, text: str) -> None:
-    """Wait until the evidence bar holds a text and a probability."""
-    page.wait_for_function(
-        "text => document.querySelector('.mx-chips').innerText.includes(text)"
-        " && document.querySelector('.mx-probability').innerText.includes('=')",
-        arg=text,
-    )
+pytestmark = NEEDS_BROWSER
 
 
 def test_numbers_are_pythons(page: Page, server: Running, model: MDMA) -> None:
@@ -118,6 +67,35 @@ def test_evidence_by_mouse(page: Page, server: Running) -> None:
     page.wait_for_function("() => !document.querySelector('.mx-chips').innerText.includes('price')")
     page.get_by_role("button", name="Mark kind as unknown").click()
     page.wait_for_function("() => !document.querySelector('.mx-chips').innerText.includes('kind')")
+
+
+def test_one_request_serves_a_whole_drag(page: Page, server: Running, model: MDMA) -> None:
+    """While the pointer moves, the page shows nearly what it shows after the release."""
+    asked: list[str] = []
+    page.on("request", lambda r: r.post_data and asked.append(json.loads(r.post_data)["ask"]))
+    opened(page, server)
+    box = card(page, "size").locator(".mx-plot").bounding_box()
+    page.wait_for_load_state("networkidle")
+    asked.clear()
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 30)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 30, steps=4)
+    page.wait_for_function("() => document.querySelector('.mx-probability').innerText.match('≈')")
+    asked_first = list(asked)
+    shown = "el => el.querySelector('.mx-plot').getAttribute('aria-valuenow')"
+    steps = []
+    for share in (0.5, 0.6, 0.7):
+        page.mouse.move(box["x"] + box["width"] * share, box["y"] + 30)
+        page.evaluate("() => new Promise(requestAnimationFrame)")
+        steps.append(float(card(page, "weight").evaluate(shown)))
+    assert "sweep" in asked_first
+    assert asked == asked_first
+    assert steps == sorted(set(steps))
+    page.mouse.up()
+    page.wait_for_function("() => document.querySelector('.mx').dataset.shown === 'exact'")
+    settled(page, "≤ size ≤")
+    span = 0.01 * float(np.ptp(np.asarray(model.ppf([0.002, 0.998], "weight"))))
+    assert float(card(page, "weight").evaluate(shown)) == pytest.approx(steps[-1], abs=span)
 
 
 def test_soft_evidence_by_mouse(page: Page, server: Running) -> None:
@@ -169,27 +147,24 @@ def test_evidence_by_keyboard_and_undo(page: Page, server: Running) -> None:
     )
 
 
-def test_typed_nonsense_is_answered_in_place(page: Page, server: Running) -> None:
+@pytest.mark.parametrize(
+    ("column", "text", "where", "words"),
+    [("size", "heavy", ".mx-problem", "Expected"), ("rain", "-3", ".mx-toast", "not applied")],
+    ids=["nonsense", "impossible"],
+)
+def test_typed_evidence_is_refused(
+    page: Page, server: Running, column: str, text: str, where: str, words: str
+) -> None:
     opened(page, server)
-    card(page, "size").locator(".mx-plot").focus()
+    card(page, column).locator(".mx-plot").focus()
     page.keyboard.press("Enter")
-    page.keyboard.type("heavy")
+    page.keyboard.type(text)
     page.keyboard.press("Enter")
-    page.wait_for_selector(".mx-problem:not([hidden])")
-    assert "Expected" in page.locator(".mx-problem").inner_text()
+    page.wait_for_selector(f"{where}:not([hidden])")
+    assert words in page.locator(where).inner_text()
+    assert "No evidence" in given(page)
     page.keyboard.press("Escape")
     assert page.locator(".mx-typing").count() == 0
-
-
-def test_impossible_evidence_is_not_applied(page: Page, server: Running) -> None:
-    opened(page, server)
-    card(page, "rain").locator(".mx-plot").focus()
-    page.keyboard.press("Enter")
-    page.keyboard.type("-3")
-    page.keyboard.press("Enter")
-    page.wait_for_selector(".mx-toast:not([hidden])")
-    assert "not applied" in page.locator(".mx-toast").inner_text()
-    assert "No evidence" in given(page)
 
 
 def test_the_state_is_in_the_address(page: Page, server: Running) -> None:
@@ -401,51 +376,6 @@ def test_two_pages_do_not_disturb_each_other(browser: Any, server: Running) -> N
     assert given(pages[0]) != given(pages[1])
     for page in pages:
         page.context.close()
-
-
-def test_a_page_works_beside_fifty_that_are_dragged(page: Page, server: Running) -> None:
-    stop, replies = threading.Event(), [Counter[str]() for _ in range(50)]
-
-    def drag(place: int) -> None:
-        with httpx.Client(base_url=server.address, timeout=120) as client:
-            number = 0
-            while number < 2 or not stop.is_set():
-                number += 1
-                cell = {"is": "range", "low": -1 + number % 20 / 20, "high": 1 + place / 50}
-                body = {"ask": "monitors", "page": f"page {place}", "number": number}
-                reply = client.post("api", json={**body, "with": {"evidence": {"size": cell}}})
-                found = "columns" in reply.json() if reply.status_code == 200 else False
-                replies[place][str(reply.status_code) if not found else "answered"] += 1
-
-    page.context.set_default_timeout(90_000)
-    opened(page, server)
-    with ThreadPoolExecutor(50) as threads:
-        jobs = [threads.submit(drag, place) for place in range(50)]
-        try:
-            card(page, "kind").locator("[data-bar='0'] text").first.click()
-            settled(page, "kind = ")
-            page.wait_for_function("() => document.querySelector('.mx').dataset.shown === 'exact'")
-        finally:
-            stop.set()
-        for job in jobs:
-            job.result()
-    assert all(set(count) == {"answered"} for count in replies)
-
-
-def test_of_many_columns_only_those_near_the_screen_are_drawn(browser: Any) -> None:
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.normal(size=(40, 300)), columns=[f"c{i}" for i in range(300)])
-    model = MDMA(width=2, max_steps=1, random_state=0, progress=False).fit(frame)
-    drawn = "document.querySelectorAll('.mx-grid .mx-line[d]').length"
-    with serving(Session(model)) as running:
-        context = browser.new_context(viewport={"width": 1200, "height": 800})
-        context.set_default_timeout(60_000)
-        page = opened(context.new_page(), running)
-        assert 0 < page.evaluate(drawn) < 80
-        page.locator(".mx-card[data-id=c299]").scroll_into_view_if_needed()
-        page.wait_for_selector(".mx-card[data-id=c299] .mx-line[d]")
-        assert page.evaluate(drawn) < 200
-        context.close()
 
 
 def test_a_killed_server_is_noticed(browser: Any, session: Session) -> None:

@@ -1,5 +1,6 @@
 """What the session answers equals the model's own answers."""
 
+import base64
 import json
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from marginals import MDMA
 from marginals.cells.cell import Interval
 from marginals.explorer.evidence_json import ImpossibleError, RequestError
-from marginals.explorer.monitor_axis import to_page
+from marginals.explorer.monitor_axis import MonitorAxis, to_page
 from marginals.explorer.session import Session
 from marginals.queries.ranges import normal_ranges
 
@@ -112,6 +113,74 @@ def test_a_drag_asks_for_the_columns_in_sight(session: Session) -> None:
     assert list(session.answer("monitors", asked)["columns"]) == ["weight"]
     with pytest.raises(RequestError):
         session.answer("monitors", {"evidence": cell, "columns": "weight"})
+
+
+SWEPT = {
+    "size": [value(0.31), between(-0.7, 0.9)],
+    "price": [between(17.0, 21.5)],
+    "rain": [value(0.0), value(5.0), between(0.0, 2.5)],
+    "count": [value(2), between(1, 3)],
+    "kind": [value("small"), {"is": "soft", "weights": [0.5, 0.2, 0.3]}],
+    "sold": [value(MARCH + 29 * DAY), between(MARCH + 5 * DAY, MARCH + 40 * DAY)],
+}
+
+
+@pytest.mark.parametrize("others", [{}, {"weight": value(0.5)}, {"weight": between(0.2, 1.4)}])
+@pytest.mark.parametrize("column", SWEPT)
+def test_a_sweep_holds_the_answers_of_a_drag(
+    session: Session, column: str, others: dict[str, Any]
+) -> None:
+    """Evidence on the dragged column is a mean over the rows of one reply, as the page takes it."""
+    swept = session.answer("sweep", {"column": column, "evidence": others})
+    axis = next(axis for axis in session.axes if axis.id == column)
+    for cell in SWEPT[column]:
+        weights, log = page_weights(axis, swept, cell)
+        fine = session.answer("exact", {"evidence": {**others, column: cell}})
+        assert log == pytest.approx(fine["evidence"]["log"], abs=0.02)
+        assert set(swept["columns"]) == set(fine["columns"])
+        for own in session.axes:
+            if own.id not in fine["columns"]:
+                continue
+            table = np.frombuffer(base64.b64decode(swept["columns"][own.id]), "<f4")
+            shown, exact = weights @ table.reshape(len(weights), -1), fine["columns"][own.id]
+            masses = np.concatenate([exact["m"], exact["a"], exact["b"]])
+            assert np.abs(np.cumsum(shown - masses)).max() < 0.01
+
+
+def page_weights(
+    axis: MonitorAxis, swept: dict[str, Any], cell: dict[str, Any]
+) -> tuple[np.ndarray, float]:
+    """Return the weights of a sweep's rows and the evidence's log value, as `sweep.js` does."""
+    ends, masses = np.array(swept["ends"]), np.exp(np.array(swept["log"], dtype=float))
+    if cell["is"] == "soft":
+        return np.array(cell["weights"]), float(np.log(masses.sum()))
+    if axis.kind == "bars":
+        own = axis.places if axis.family == "number" else np.array(axis.labels)
+        low, high = cell.get("low", cell.get("value")), cell.get("high", cell.get("value"))
+        inside = (own >= low) & (own <= high)
+    elif cell["is"] == "value" and cell["value"] in axis.atoms:
+        inside = np.append(np.zeros(len(ends) - 1), axis.atoms == cell["value"])
+    elif cell["is"] == "value":
+        middle = (ends[1:] + ends[:-1]) / 2
+        at = np.interp(cell["value"], middle, np.arange(len(middle)))
+        near = np.maximum(0.0, 1 - np.abs(np.arange(len(masses)) - at))
+        return near, float(near @ np.array(swept["at"], dtype=float))
+    else:
+        half = (axis.step or 0.0) / 2
+        low, high = cell["low"] - half, cell["high"] + half
+        part = np.clip(np.minimum(high, ends[1:]) - np.maximum(low, ends[:-1]), 0, None)
+        atoms = (axis.atoms >= low) & (axis.atoms <= high)
+        inside = np.append(part / np.diff(ends), atoms)
+    weights = inside * masses
+    return weights / weights.sum(), float(np.log(weights.sum()))
+
+
+def test_a_sweep_needs_hard_evidence_on_the_others(session: Session) -> None:
+    soft = {"kind": {"is": "soft", "weights": [0.5, 0.2, 0.3]}}
+    with pytest.raises(RequestError, match="soft"):
+        session.answer("sweep", {"column": "size", "evidence": soft})
+    assert session.answer("sweep", {"column": "kind", "evidence": soft})["columns"]
+    assert session.answer("sweep", {"column": "size", "columns": ["size"]}) == {"columns": {}}
 
 
 def test_bins_hold_the_probability_of_intervals(session: Session, model: MDMA) -> None:

@@ -1,7 +1,7 @@
 /** The picture of a category: a bar for each of its likeliest levels. */
 
 import { shareText } from "./format.js";
-import { setAttributes, shape } from "./svg.js";
+import { setAttributes, setText, shape } from "./svg.js";
 
 /**
  * @typedef {import("./types.js").Axis} Axis
@@ -49,7 +49,7 @@ export class CategoryRows {
       setAttributes(parts[3], { d: before ? `M${(this.left + before.m[i] * scale).toFixed(1)},${y + 1}v${ROW - 4}` : "" });
       const share = data && data.n > 0 ? Math.min(1, data.m[i] / top) : null;
       setAttributes(parts[4], { d: share === null ? "" : dot(this.left + share * (BAR_RIGHT - this.left), y + ROW / 2 - 1) });
-      parts[5].textContent = shareText(masses[i]);
+      setText(parts[5], shareText(masses[i]));
       setAttributes(parts[6], { x: (this.left + masses[i] * scale - 3).toFixed(1) });
     });
     if (this.more) {

@@ -45,8 +45,9 @@ export class EvidenceBar {
     const share = !facts.density && facts.log > -12 ? ` (${shareText(Math.min(1, Math.exp(facts.log)))})` : "";
     const error = facts.error > 0 ? ` ± ${errorText(facts)}` : "";
     const outside = facts.outside?.length ? ` · far outside of the data: ${facts.outside.join(", ")}` : "";
-    this.probability.replaceChildren(`${name} = `, element("b", {}, value), `${error}${share}${outside}`);
-    this.probability.title = facts.error > 0 ? "Boxes of coupled columns are integrated numerically; the error is an upper bound." : "In closed form, exact to float precision.";
+    this.probability.replaceChildren(`${name} ${facts.rough ? "≈" : "="} `, element("b", {}, value), `${error}${share}${outside}`);
+    if (facts.rough) this.probability.title = "Interpolated while you drag.";
+    else this.probability.title = facts.error > 0 ? "Boxes of coupled columns are integrated numerically; the error is an upper bound." : "In closed form, exact to float precision.";
   }
 
   /** @param {DataFacts | null} facts */

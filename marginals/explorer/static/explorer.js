@@ -1,6 +1,7 @@
 /** The explorer: evidence goes out, answers come back, and all parts show them. */
 
 import { movedBefore, ordered, shownOf, stepped } from "./arrangement.js";
+import { Drag } from "./drag.js";
 import { EvidenceBar } from "./evidence_bar.js";
 import { cellText } from "./format.js";
 import { listenForGestures } from "./gestures.js";
@@ -81,6 +82,8 @@ export class Explorer {
     this.trying = 0;
     const { state } = this;
     const ask = (/** @type {string} */ name, /** @type {object} */ content) => this.asker.ask(name, content);
+    const inSight = () => [...this.cards.values()].filter((card) => card.visible).map((card) => card.axis.id);
+    this.drag = new Drag({ ask, axes: state.byId, inSight });
     this.bar = new EvidenceBar((id) => this.give(id, null), (id) => this.reveal(id));
     this.head = new Head(state, table, this.bar.node, {
       changed: (asks) => this.changed(asks),
@@ -138,7 +141,7 @@ export class Explorer {
     listenForGestures(card, {
       cell: () => state.cell(id, this.draft ?? state.evidence),
       now: () => this.monitors[id],
-      preview: (cell) => this.preview(state.changed(id, cell)),
+      preview: (cell) => this.preview(id, cell),
       commit: (cell) => this.give(id, cell),
       type,
     });
@@ -215,22 +218,30 @@ export class Explorer {
     this.changed(true);
   }
 
-  /** @param {Evidence} evidence of a drag under way */
-  async preview(evidence) {
+  /** @param {string} id @param {Cell | null} cell evidence of a drag under way */
+  async preview(id, cell) {
     const since = performance.now();
-    this.draft = evidence;
-    this.bar.show(this.state, evidence);
-    for (const id of Object.keys(evidence)) this.drawOne(id);
-    const columns = [...this.cards.values()].filter((card) => card.visible).map((card) => card.axis.id);
-    const reply = await this.asker.ask("monitors", { evidence, columns });
-    if (!reply || this.draft === null) return;
-    if (reply.error) {
-      this.messages.say(reply.error);
+    const first = this.draft === null;
+    this.draft = this.state.changed(id, cell);
+    if (first) this.draw();
+    const now = this.drag.given(id, cell, this.draft);
+    if (!(now instanceof Promise)) {
+      this.showDraft(id, now, since);
       return;
     }
-    this.monitors = { ...this.monitors, ...reply.columns };
-    this.bar.showProbability(reply.evidence, true);
-    this.draw();
+    this.drawOne(id);
+    const reply = await now;
+    if (!reply || this.draft === null) return;
+    if (reply.error) this.messages.say(reply.error);
+    else this.showDraft(id, reply, since);
+  }
+
+  /** @param {string} id @param {import("./transport.js").Reply} found @param {number} since when the pointer moved */
+  showDraft(id, found, since) {
+    this.monitors = { ...this.monitors, ...found.columns };
+    this.bar.show(this.state, this.draft ?? this.state.evidence);
+    this.bar.showProbability(found.evidence, true);
+    for (const column of [...Object.keys(found.columns), id]) this.drawOne(column);
     this.root.dispatchEvent(new CustomEvent("mx-drawn", { detail: { since } }));
   }
 

@@ -2,7 +2,7 @@
 
 import { CategoryRows, dot, holds } from "./category_rows.js";
 import { axisTicks, cellText, pageValueText, shareText, summaryText, valueText } from "./format.js";
-import { element, iconButton, saveSvg, setAttributes, shape } from "./svg.js";
+import { element, iconButton, saveSvg, setAttributes, setText, shape } from "./svg.js";
 
 /**
  * @typedef {import("./types.js").Axis} Axis
@@ -81,15 +81,20 @@ export class MonitorCard {
       this.summary,
       this.change,
     );
-    this.evidence = shape("g", { class: "mx-evidence" });
+    this.range = shape("rect", { y: 2, height: BOTTOM - 2 });
+    this.evidence = shape("g", { class: "mx-evidence" }, this.range);
     this.bars = shape("g", { class: "mx-bars" });
     this.before = shape("path", { class: "mx-before" });
     this.fill = shape("path", { class: "mx-fill" });
     this.line = shape("path", { class: "mx-line" });
     this.data = shape("path", { class: "mx-data" });
     this.atoms = shape("g", { class: "mx-atoms" });
-    this.interval = shape("g", { class: "mx-interval" });
-    this.handles = shape("g", { class: "mx-handles" });
+    this.between = shape("line", { y1: BOTTOM + 5.5, y2: BOTTOM + 5.5 });
+    this.median = shape("circle", { cy: BOTTOM + 5.5, r: 2.6 });
+    this.interval = shape("g", { class: "mx-interval" }, this.between, this.median);
+    this.ends = [0, 1].map(() => shape("line", { y1: 2, y2: BOTTOM }));
+    this.knob = shape("circle", { cy: 5, r: 3.5 });
+    this.handles = shape("g", { class: "mx-handles" }, ...this.ends, this.knob);
     this.built = false;
     this.listenForMoves(hooks);
   }
@@ -176,18 +181,18 @@ export class MonitorCard {
     const told = cell ? cellText(axis, cell) : summaryText(axis, now);
     const without = `without it: ${summaryText(axis, now).replace(/^(median|most likely) /, "")}`;
     if (cell) {
-      this.summary.textContent = cell.is === "soft" ? "soft evidence, by Jeffrey's rule" : `given ${told}`;
-      this.change.textContent = without;
+      setText(this.summary, cell.is === "soft" ? "soft evidence, by Jeffrey's rule" : `given ${told}`);
+      setText(this.change, without);
     } else {
-      this.summary.textContent = told;
-      this.change.textContent = shown.idle ? axis.what : changeText(axis, now, before);
+      setText(this.summary, told);
+      setText(this.change, shown.idle ? axis.what : changeText(axis, now, before));
     }
     this.node.classList.toggle("mx-given", Boolean(cell));
     this.node.classList.toggle("mx-target", shown.target);
     this.clear.hidden = !cell;
     setAttributes(this.pin, { "aria-pressed": shown.pinned });
     setAttributes(this.target, { "aria-pressed": shown.target });
-    this.badge.textContent = shown.data ? `n = ${shown.data.n}` : "";
+    setText(this.badge, shown.data ? `n = ${shown.data.n}` : "");
     const middle = now.q.length ? now.q[1] : now.m.indexOf(Math.max(...now.m));
     const value = cell && cell.is === "value" && typeof cell.value === "number" ? cell.value : middle;
     setAttributes(this.picture, {
@@ -273,16 +278,16 @@ export class MonitorCard {
   /** @param {Monitor} now */
   drawAtoms(now) {
     const { axis, atoms } = this;
-    atoms.replaceChildren();
-    axis.atoms.forEach((atom, i) => {
-      const x = this.x(atom);
-      if (x < LEFT - 2 || x > RIGHT + 2) return;
-      const y = BOTTOM - (BOTTOM - TOP - 8) * now.a[i];
-      atoms.append(
-        shape("line", { x1: x, x2: x, y1: BOTTOM, y2: y }),
-        shape("circle", { cx: x, cy: y, r: 2.5 }),
-        shape("text", { x: x + (x > 240 ? -5 : 5), y: Math.max(TOP + 4, y + 3), "text-anchor": x > 240 ? "end" : "start" }, shareText(now.a[i])),
-      );
+    const shown = axis.atoms.map((_, i) => i).filter((i) => this.x(axis.atoms[i]) > LEFT - 2 && this.x(axis.atoms[i]) < RIGHT + 2);
+    while (atoms.childElementCount < shown.length) atoms.append(shape("g", {}, shape("line", { y1: BOTTOM }), shape("circle", { r: 2.5 }), shape("text", {})));
+    shown.forEach((i, place) => {
+      const x = this.x(axis.atoms[i]);
+      const y = (BOTTOM - (BOTTOM - TOP - 8) * now.a[i]).toFixed(1);
+      const [line, circle, text] = atoms.children[place].children;
+      setAttributes(line, { x1: x, x2: x, y2: y });
+      setAttributes(circle, { cx: x, cy: y });
+      setAttributes(text, { x: x + (x > 240 ? -5 : 5), y: Math.max(TOP + 4, Number(y) + 3), "text-anchor": x > 240 ? "end" : "start" });
+      setText(text, shareText(now.a[i]));
     });
   }
 
@@ -310,29 +315,28 @@ export class MonitorCard {
 
   /** @param {Monitor} now @param {Cell | null} cell */
   drawInterval(now, cell) {
-    this.interval.replaceChildren();
-    if (!now.q.length || cell) return;
-    const [low, middle, high] = now.q.map((q) => Math.min(RIGHT, Math.max(LEFT, this.x(q))));
-    this.interval.append(
-      shape("line", { x1: low, x2: high, y1: BOTTOM + 5.5, y2: BOTTOM + 5.5 }),
-      shape("circle", { cx: middle, cy: BOTTOM + 5.5, r: 2.6 }),
-    );
+    const shown = now.q.length > 0 && !cell;
+    show(this.interval, shown);
+    if (!shown) return;
+    const [low, middle, high] = now.q.map((q) => Math.min(RIGHT, Math.max(LEFT, this.x(q))).toFixed(1));
+    setAttributes(this.between, { x1: low, x2: high });
+    setAttributes(this.median, { cx: middle });
   }
 
   /** @param {Cell | null} cell */
   drawEvidence(cell) {
-    this.evidence.replaceChildren();
-    this.handles.replaceChildren();
-    if (!cell || this.axis.kind === "bars") return;
-    if (cell.is === "value") {
-      const x = this.x(Number(cell.value));
-      this.handles.append(shape("line", { x1: x, x2: x, y1: 2, y2: BOTTOM }), shape("circle", { cx: x, cy: 5, r: 3.5 }));
-    } else if (cell.is === "range") {
-      const [low, high] = this.rangeEnds(cell);
-      this.evidence.append(shape("rect", { x: low, y: 2, width: Math.max(1, high - low), height: BOTTOM - 2 }));
-      if (cell.low !== null) this.handles.append(shape("line", { x1: low, x2: low, y1: 2, y2: BOTTOM }));
-      if (cell.high !== null) this.handles.append(shape("line", { x1: high, x2: high, y1: 2, y2: BOTTOM }));
-    }
+    const curve = this.axis.kind === "curve" ? cell : null;
+    const range = curve?.is === "range" ? curve : null;
+    const value = curve?.is === "value" ? this.x(Number(curve.value)) : null;
+    const [low, high] = range ? this.rangeEnds(range) : [value ?? 0, 0];
+    show(this.range, range !== null);
+    show(this.knob, value !== null);
+    show(this.ends[0], value !== null || (range !== null && range.low !== null));
+    show(this.ends[1], range !== null && range.high !== null);
+    if (range) setAttributes(this.range, { x: low, width: Math.max(1, high - low) });
+    if (value !== null) setAttributes(this.knob, { cx: value });
+    setAttributes(this.ends[0], { x1: low, x2: low });
+    setAttributes(this.ends[1], { x1: high, x2: high });
   }
 
   /** @param {import("./types.js").RangeCell} cell @returns {[number, number]} its ends in the picture */
@@ -357,6 +361,11 @@ export class MonitorCard {
       if (id && id !== this.axis.id) hooks.onMove(id);
     });
   }
+}
+
+/** @param {Element} node @param {boolean} shown */
+function show(node, shown) {
+  setAttributes(node, { display: shown ? null : "none" });
 }
 
 /** @param {Axis} axis @returns {string} */

@@ -6,13 +6,21 @@ const SVG_SPACE = "http://www.w3.org/2000/svg";
  * @typedef {Record<string, string | number | boolean | null | undefined | ((event: any) => void)>} Attributes
  */
 
-/** @param {Element} node @param {Attributes} attributes */
+/** @param {Element} node @param {Attributes} attributes of which those that stay are left alone */
 export function setAttributes(node, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") node.addEventListener(name.slice(2), value);
     else if (value === null || value === undefined || value === false) node.removeAttribute(name);
-    else node.setAttribute(name, value === true ? "" : String(value));
+    else {
+      const text = value === true ? "" : String(value);
+      if (node.getAttribute(name) !== text) node.setAttribute(name, text);
+    }
   }
+}
+
+/** @param {Element} node @param {string} text left alone if it stays */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
 }
 
 /**

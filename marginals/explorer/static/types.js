@@ -28,7 +28,7 @@
  * @typedef {ValueCell | RangeCell | SetCell | SoftCell} Cell
  * @typedef {Record<string, Cell>} Evidence
  *
- * @typedef {{log: number, density: boolean, error: number, outside?: string[]}} EvidenceFacts
+ * @typedef {{log: number, density: boolean, error: number, outside?: string[], rough?: boolean}} EvidenceFacts
  * @typedef {{n: number, m: number[], a: number[]}} Shares
  * @typedef {{rows: number, agree: number, remarks: string[], columns: Record<string, Shares>}} DataFacts
  *
