@@ -37,8 +37,9 @@ _SHARES = (0.25, 0.5)
 _STEPS = 0.8
 _ROWS = 5000  # enough for a deviation
 _NEAR_BOUND = 0.05  # share of the values that may be so near to a bound that no logarithm holds
+_LARGEST_SOFT = 40  # as a power of two
 # Cells of a table, and those on either side of the observed ones: half as many, within limits.
-_MOST_CELLS, _LEAST_MARGIN, _MOST_MARGIN = 4096, 16, 256
+_MOST_CELLS, _LEAST_MARGIN, _MOST_MARGIN = 8192, 16, 256
 
 
 @final
@@ -167,7 +168,7 @@ class LatticeAxis(Axis):
         of these values; else the infinite cells are never among them.
 
         Returns:
-            None if the cells are more than 4096, or none.
+            None if the cells are more than 8192, or none.
         """
         with quiet():
             ends = np.ceil(self._unbent(self.to_numbers(np.array([low, high])))) - 1
@@ -347,7 +348,8 @@ def softness(axis: LatticeAxis, values: Floats) -> float:
 
     A logarithm stretches the first steps, which hold few values of most columns. The fewest steps
     are returned for which no observed one is wide, relative to the deviation on the scale; 0 if
-    there is no such number, or no bound.
+    there is no such number, or no bound. If a few values are much nearer to a bound than the other
+    95 %, the logarithm starts where these do: for the few it would make steps wide for all.
     """
     if (math.isinf(axis.first) and math.isinf(axis.last)) or len(values) < 2:
         return 0.0
@@ -358,15 +360,21 @@ def softness(axis: LatticeAxis, values: Floats) -> float:
     fine = (_STEPS * FINE_WIDTH,) if np.ptp(steps) >= _MOST_CELLS else ()
     with quiet():
         for share in (*fine, *_SHARES):
-            for soft in (0.0, *2.0 ** np.arange(2, 40)):
+            for soft in (0.0, *2.0 ** np.arange(2, _LARGEST_SOFT)):
                 trial = replace(axis, column=replace(axis.column, soft=float(soft)))
                 widest = trial._slope(axis._steps(ends) + 0.5).max()
                 if _STEPS * widest > share * trial.bent(steps + 0.5).std():
                     continue
                 if share in fine and (away < soft).mean() > _NEAR_BOUND:
                     break
-                return float(soft)
+                return float(soft) if share in fine else max(float(soft), _unused(away))
     return 0.0
+
+
+def _unused(away: Floats) -> float:
+    """Return how many steps from a bound there are values, but few; 0 if there are none."""
+    steps = 2.0 ** math.floor(math.log2(max(1.0, float(np.quantile(away, _NEAR_BOUND)))))
+    return steps if max(4.0, float(away.min())) < steps < 2.0**_LARGEST_SOFT else 0.0
 
 
 def _log_ratio(step: Floats, whole: Floats, reach: float) -> Floats:

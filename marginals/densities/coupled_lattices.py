@@ -29,6 +29,8 @@ LEAST_STEPS = 0.8
 _MOST_POINTS = 4096
 # Points of ranges over which univariates are mixed.
 _FEW_POINTS = 64
+# Points of a row that keeps several ranges: each costs an integral over them in every component.
+_POINTS_OF_BOXES = 16
 # Points at which the slope of a learned scale is compared, besides those where its units bend.
 _PROBES = 32
 
@@ -242,13 +244,14 @@ class CoupledLattices(nn.Module):
 
     def _settled(self, evidence: Evidence, most: int) -> Settled:
         """Replace the cells of lattices in evidence with marks."""
-        out = _Expansion(evidence, most)
         columns = [c for c in self.tabulated if c in evidence.intervals]
-        for c in evidence.intervals.intersection(self.columns).difference(columns):
-            out.narrow(c)
         spans = {c: self._spans(evidence, c) for c in columns}
         # Columns with few points come first, so that most of them are expanded.
-        for c in sorted(columns, key=lambda c: float(spans[c].options.double().mean())):
+        columns.sort(key=lambda c: float(spans[c].options.double().mean()))
+        out = _Expansion(evidence, _most_by_row([spans[c].options for c in columns], most))
+        for c in evidence.intervals.intersection(self.columns).difference(columns):
+            out.narrow(c)
+        for c in columns:
             out.expand(c, spans[c], *self.table(c))
         return out.settled()
 
@@ -358,8 +361,8 @@ class _Spans(NamedTuple):
 class _Expansion:
     """Rows of evidence, of which ranges are replaced by their points one column at a time."""
 
-    def __init__(self, evidence: Evidence, most: int) -> None:
-        self.rows, self.most = len(evidence), most
+    def __init__(self, evidence: Evidence, most: Tensor | int) -> None:
+        self.rows, self.most = len(evidence), most  # (B,), or the same for all rows
         self.evidence = evidence
         self.log_width = torch.zeros_like(evidence.lower)
         self.place = torch.arange(self.rows, device=evidence.lower.device)
@@ -427,6 +430,22 @@ class _Expansion:
         if not known.intervals:
             known = replace(known, upper=known.lower).with_facts()
         return Settled(known, self.log_width, self.place, self.rows)
+
+
+def _most_by_row(options: Sequence[Tensor], most: int) -> Tensor | int:
+    """Return how many rows each row of evidence may become, (B,).
+
+    Args:
+        options: the points of the ranges of each column (B,), in the order in which they expand.
+        most: the number for rows that keep at most one range.
+    """
+    if not options or most <= _POINTS_OF_BOXES:
+        return most
+    total, kept = torch.ones_like(options[0]), torch.zeros_like(options[0])
+    for own in options:
+        fits = total * own <= most
+        total, kept = torch.where(fits, total * own, total), kept + (~fits).long()
+    return torch.where(kept > 1, _POINTS_OF_BOXES, most)
 
 
 def _sum_points(values: Tensor, place: Tensor, rows: int) -> Tensor:

@@ -4,12 +4,14 @@ EM finds clusters in a hundredth of the time that gradients need. With one facto
 the components are those of the mixture; with fewer factors they keep the strongest directions.
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 from marginals.densities.coupled import CoupledDensity
 from marginals.densities.stepwise_em import MixedRows, StepwiseEM, floored
-from marginals.leaves import CategoricalLeaves, SharedLeaves
+from marginals.leaves import AtomLeaves, CategoricalLeaves, LeafFamily, SharedLeaves
 from marginals.runtime.threads import threads_for
 
 # Deviation that each column has at least within a component, on the learned scale, so that a
@@ -19,6 +21,9 @@ _FLOOR, _OPEN = 0.01, 0.2
 _LEAST_FLOOR = 1e-6
 # Directions with variances between these are sharp.
 _SHARPEST, _SHARP = 1e-12, 0.01
+# Nats that columns say about each other, by their correlations, beyond what a tree of few leaves
+# holds; rows that show it.
+_DEPENDENT, _MOST_CORRELATED = 2.0, 20_000
 # Directions with less variance than this, relative to the columns', are lost in training's noise.
 _BLURRED = 0.005
 _ROUNDS = 10
@@ -26,6 +31,8 @@ _ROUNDS = 10
 _TRIMS = 2
 # Rows whose posteriors start the columns that are not coupled.
 _MOST_SHARES = 20_000
+# A column that is not coupled is a list of values if at least this share of its rows is at atoms.
+_LISTED = 0.5
 
 
 @torch.no_grad()
@@ -70,8 +77,10 @@ def start_by_em(
             mixture = em.on(kept).fit(mixture, each)
     order = torch.arange(width) % em.width
     shares = em.shares(mixture, _MOST_SHARES)[:, order]  # (N, K)
+    tables = iter(mixture.tables[:, order].split(list(rows.categories)))
     for family, owned in list(zip(model.leaves, model.leaves.owned, strict=True))[1:]:
         family.start_weighted(x[: len(shares), list(owned)].T, shares)
+        _set_tables(family, x[:, list(owned)], tables)
     coupled = len(model.coupled)
     covariance = mixture.covariances[order, :coupled, :coupled]
     set_coupled(model, mixture.weights[order], mixture.means[order, :coupled], covariance)
@@ -105,11 +114,29 @@ def is_sharp(x: Tensor) -> bool:
 
     Training blurs them by its noise; components started by EM do not.
     """
+    variances = _directions(x)
+    return variances is not None and bool(variances[0] < _BLURRED)
+
+
+def is_dependent(x: Tensor) -> bool:
+    """Return whether columns of x (N, J), NaN where missing, say much about each other.
+
+    The total correlation is that of normal columns with the same rank correlations.
+    """
+    some = x[:_MOST_CORRELATED]
+    ranks = some.argsort(0).argsort(0).to(torch.double)
+    variances = _directions(torch.where(some.isnan(), torch.nan, ranks))
+    if variances is None:
+        return False
+    return float(-0.5 * variances.clamp_min(_LEAST_FLOOR).log().sum()) > _DEPENDENT
+
+
+def _directions(x: Tensor) -> Tensor | None:
+    """Return the eigenvalues of the correlation of rows without gaps; None if they are few."""
     known = x[~x.isnan().any(1)].double()
     if x.shape[1] < 2 or len(known) <= 2 * x.shape[1]:
-        return False
-    correlation = torch.nan_to_num(torch.corrcoef(known.T))
-    return bool(torch.linalg.eigvalsh(correlation)[0] < _BLURRED)
+        return None
+    return torch.linalg.eigvalsh(torch.nan_to_num(torch.corrcoef(known.T)))
 
 
 def sharp_stretch(points: Tensor) -> Tensor:
@@ -145,15 +172,49 @@ def _mixed_rows(model: CoupledDensity, x: Tensor, generator: torch.Generator) ->
             if not family.common:
                 codes.append(torch.where(own.isnan(), -1.0, own).long())
                 categories += list(family.categories)
+        elif isinstance(family, AtomLeaves):
+            listed = _listed(family, own)
+            code = family.apart(own)[0][:, listed]
+            codes.append(torch.where(code.isnan(), -1.0, code).long())
+            categories += [len(family.atoms[c]) + 1 for c in listed]
+            numbers.append(_standardised(own[:, [c for c in range(len(owned)) if c not in listed]]))
         elif isinstance(family, SharedLeaves):
             on_scale = family.scale(own.T, range(len(owned)))[0].T.double()
             numbers.append(torch.where(own.isnan(), torch.nan, on_scale))
         else:
-            middle = own.nanmean(0)
-            spread = (own - middle).square().nanmean(0).sqrt()
-            numbers.append((own - middle) / torch.where(spread > 0, spread, 1.0))
+            numbers.append(_standardised(own))
     code = torch.cat(codes, 1) if codes else torch.zeros(len(x), 0, dtype=torch.long)
     return MixedRows(filled_by_regression(torch.cat(numbers, 1), generator), code, categories)
+
+
+def _standardised(own: Tensor) -> Tensor:
+    """Return columns (N, n) with mean 0 and deviation 1."""
+    middle = own.nanmean(0)
+    spread = (own - middle).square().nanmean(0).sqrt()
+    return (own - middle) / torch.where(spread > 0, spread, 1.0)
+
+
+def _listed(family: AtomLeaves, own: Tensor) -> list[int]:
+    """Return the columns of data (N, n) whose atoms EM counts as categories, and no number."""
+    code = family.apart(own)[0]
+    last = torch.tensor([len(points) for points in family.atoms]).to(code)
+    at = (code < last).sum(0) >= _LISTED * (~code.isnan()).sum(0)
+    return at.nonzero()[:, 0].tolist()
+
+
+def _set_tables(family: LeafFamily, own: Tensor, tables: Iterator[Tensor]) -> None:
+    """Set the masses of categories and atoms that EM has found, the next (C_j, K) of each column.
+
+    Args:
+        family: the leaves of some columns.
+        own: the data of these columns, (N, n).
+        tables: log probabilities in the order of `_mixed_rows`.
+    """
+    if isinstance(family, CategoricalLeaves) and not family.common:
+        family.set_masses([next(tables).T for _ in family.categories])
+    elif isinstance(family, AtomLeaves):
+        listed = _listed(family, own)
+        family.set_masses([next(tables).T for _ in listed], listed)
 
 
 def filled_by_regression(points: Tensor, generator: torch.Generator) -> Tensor:

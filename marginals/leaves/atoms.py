@@ -256,9 +256,12 @@ class AtomLeaves(LeafFamily):
         return torch.where(data.isnan(), torch.nan, code), rest
 
     @torch.no_grad()
-    def set_masses(self, log_masses: Sequence[Tensor]) -> None:
-        """Set the log masses (M, A_j + 1) of each column's atoms and, last, of the other values."""
-        for column, found in enumerate(log_masses):
+    def set_masses(
+        self, log_masses: Sequence[Tensor], columns: Sequence[int] | None = None
+    ) -> None:
+        """Set the log masses (M, A_j + 1) of columns' atoms and, last, of the other values."""
+        at = range(len(log_masses)) if columns is None else columns
+        for column, found in zip(at, log_masses, strict=True):
             self.logits[column, :, : found.shape[1] - 1] = found[:, :-1].to(self.logits)
             self.logits[column, :, -1] = found[:, -1].to(self.logits)
 

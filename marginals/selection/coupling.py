@@ -13,6 +13,8 @@ from marginals.densities.build import couplable
 _LEAST_ATOM = 0.1
 # A column with more atoms off a grid is a list of values, which does not vary with others smoothly.
 _MOST_ATOMS = 3
+# With more of its rows at atoms than this, a column is a list of values too, on a grid or off it.
+_MOST_AT = 0.95
 # Rows at atoms lack these columns, and each pattern of lacking ones costs as much as a batch.
 _MOST_PATTERNS = 8
 _LOOKED_AT = 4096
@@ -34,8 +36,15 @@ def copula_options(data: Evidence, options: Mapping[str, Any]) -> dict[str, Any]
     }
     coupled = couplable(data, **{**options, "atoms": atoms})
     plain = [c for c in coupled if c not in atoms]
-    heavy = [c for c in coupled if c in atoms and (c in lattices or len(atoms[c]) <= _MOST_ATOMS)]
-    heavy.sort(key=lambda c: -float(at[c].double().mean()))
+    share = {c: float(at[c].double().mean()) for c in atoms}
+    heavy = [
+        c
+        for c in coupled
+        if c in atoms
+        and (c in lattices or len(atoms[c]) <= _MOST_ATOMS)
+        and (len(atoms[c]) <= _MOST_ATOMS or share[c] <= _MOST_AT)
+    ]
+    heavy.sort(key=lambda c: -share[c])
     kept: list[int] = []
     for column in heavy:
         together = torch.stack([at[c] for c in (*kept, column)], 1)

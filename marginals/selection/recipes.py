@@ -92,7 +92,12 @@ def single_recipe(rows: int, options: Mapping[str, Any], settings: Mapping[str, 
 
 
 def first_recipes(
-    rows: int, coupled: int, effort: Effort, gpu: bool, mixed: bool = False
+    rows: int,
+    coupled: int,
+    effort: Effort,
+    gpu: bool,
+    mixed: bool = False,
+    dependent: bool = False,
 ) -> list[Recipe]:
     """Return recipes as different as possible, the most promising first.
 
@@ -102,6 +107,7 @@ def first_recipes(
         effort: Effort of the search.
         gpu: Whether wide models are affordable.
         mixed: Whether some columns have categories, which copulas leave uncoupled.
+        dependent: Whether the coupled columns say much about each other.
     """
     if effort == "quick":
         return _quick_recipes(rows, coupled)
@@ -132,6 +138,9 @@ def first_recipes(
     elif rows < _MANY:
         ranks = [few, tree, neural, ranked, wide_tree, many]
         recipes = [tree, few, *ranks[2:]] if mixed else ranks
+    elif mixed and dependent and not gpu:
+        # Few leaves cannot hold what numbers say about each other; full covariances do.
+        recipes = [mixture, tree, many, wide_tree, neural, few, ranked]
     elif mixed and not gpu:
         # Two trees of one size, over different pairs of columns, agree more with a table than a
         # wide one that takes few steps.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
-from marginals.densities.em_start import is_sharp
+from marginals.densities.em_start import is_dependent, is_sharp
 from marginals.numerics import logsumexp
 from marginals.selection.coupling import copula_options
 from marginals.selection.ensemble import (
@@ -124,8 +124,9 @@ def search(
     coupled = copula["coupled"]
     mixed = bool(options["categories"])
     count = round(observed_rows(rows) * (size or len(rows)) / len(rows))
-    first = first_recipes(count, len(coupled), effort, gpu, mixed)
-    if is_sharp(data.select(coupled).midpoints()) and effort != "quick":
+    numbers = data.select(coupled).midpoints()
+    first = first_recipes(count, len(coupled), effort, gpu, mixed, is_dependent(numbers))
+    if is_sharp(numbers) and effort != "quick":
         first = sharp_recipes(count, len(coupled)) + first
     if mixed and effort != "quick" and limit >= _WORTH_NODES:
         first = node_recipes(count, len(coupled)) + first
