@@ -35,6 +35,11 @@ _MOST_PRODUCTS = 30_000
 # With one factor less than columns any correlation is possible; of many columns, so many factors
 # hold the strongest directions.
 _MOST_FACTORS = 20
+# Numbers of components of models whose conditionals are averaged, rows of their steps, and how many
+# of each an effort has.
+_SIZES = (10, 6, 3, 20, 6, 3, 1, 10)
+_SMALL_BATCH = 250
+_TIMES = {"fast": 1, "balanced": 2, "best": 4}
 
 
 @final
@@ -146,6 +151,34 @@ def first_recipes(
     fast = 4 if gpu or rows < 2000 else 2
     count = {"fast": fast, "balanced": 6 if gpu else 4, "best": len(recipes)}[effort]
     return recipes[:count]
+
+
+def answer_recipes(
+    rows: int, coupled: int, effort: Effort, focus: Sequence[int] = ()
+) -> list[Recipe]:
+    """Return models whose conditionals are averaged: components with all correlations.
+
+    No held-out score finds their best number, which differs by table; their mean is better than
+    any. There are none for tables with little to couple, and for large ones.
+
+    Args:
+        rows: Number of complete rows with as many observed cells as the table.
+        coupled: Number of columns that copula components can couple.
+        effort: Effort of the search.
+        focus: Columns whose conditionals are learned; None for all cells alike.
+    """
+    if coupled < 2 or rows >= _MANY or effort == "quick":
+        return []
+    rank, times = min(coupled - 1, _MOST_FACTORS), _TIMES[effort]
+    if focus:
+        width = _within(rows // 20, 4, 50)
+        recipe = _copula(width, rank, 0, 0.05).building(init="em")
+        return [recipe.fitting(batch_size=_SMALL_BATCH).focused(focus)] * (8 * times)
+    scale = max(1.0, (rows / 2000) ** 0.5)
+    return [
+        _copula(round(scale * k), rank, 0, 0.1).fitting(batch_size=_SMALL_BATCH)
+        for k in _SIZES * times
+    ]
 
 
 def focused_recipes(recipes: Sequence[Recipe], columns: Sequence[int]) -> list[Recipe]:
