@@ -195,8 +195,8 @@ def _check_intervals(column: Column, series: Any, ends: Ends) -> None:
 class _Guess:
     """A kind, the dtype that values come back with, why, and notes.
 
-    `offset` is where an inferred grid starts, `looked` whether values were looked at, `rounding` how
-    numbers of a smooth column become values.
+    `offset` is where an inferred grid starts, `looked` whether values were looked at. `rounding` is
+    how numbers of a smooth column become values.
     """
 
     kind: Kind

@@ -35,10 +35,10 @@ _MOST_PRODUCTS = 30_000
 # With one factor less than columns any correlation is possible; of many columns, so many factors
 # hold the strongest directions.
 _MOST_FACTORS = 20
-# Numbers of components of models whose conditionals are averaged, rows of their steps, and how many
-# of each an effort has.
-_SIZES = (10, 6, 3, 20, 6, 3, 1, 10)
-_SMALL_BATCH = 250
+# Of models whose conditionals are averaged: numbers of components, how many have a focus, rows of
+# their steps, and how many of each an effort has.
+_SIZES = (20, 10, 40, 6, 3, 20)
+_FOCUSED, _SMALL_BATCH = 6, 250
 _TIMES = {"fast": 1, "balanced": 2, "best": 4}
 
 
@@ -171,14 +171,13 @@ def answer_recipes(
         return []
     rank, times = min(coupled - 1, _MOST_FACTORS), _TIMES[effort]
     if focus:
-        width = _within(rows // 20, 4, 50)
-        recipe = _copula(width, rank, 0, 0.05).building(init="em")
-        return [recipe.fitting(batch_size=_SMALL_BATCH).focused(focus)] * (8 * times)
-    scale = max(1.0, (rows / 2000) ** 0.5)
-    return [
-        _copula(round(scale * k), rank, 0, 0.1).fitting(batch_size=_SMALL_BATCH)
-        for k in _SIZES * times
-    ]
+        width = _within(rows // 15, 4, 50)
+        recipe = _copula(width, rank, 0, 0.05).focused(focus)
+        recipes = [recipe] * (_FOCUSED * times)
+    else:
+        most = max(1, rows // _ROWS_EACH)
+        recipes = [_copula(min(k, most), rank, 0, 0.1) for k in _SIZES * times]
+    return [r.building(init="em").fitting(batch_size=_SMALL_BATCH) for r in recipes]
 
 
 def focused_recipes(recipes: Sequence[Recipe], columns: Sequence[int]) -> list[Recipe]:
