@@ -87,6 +87,7 @@ def fit_member(job: Job, device: str) -> Member | None:
     """Fit one member; return None if its loss does not stay finite."""
     recipe, train, judges = job.recipe, job.train, job.judges
     begun, settings = time.monotonic(), dict(recipe.fit)
+    alone = judges is train  # no row is held out
     limit = settings.get("max_seconds")
     if job.model is None:
         share = _START_SHARE if job.trained else 1.0
@@ -105,10 +106,10 @@ def fit_member(job: Job, device: str) -> Member | None:
                 model,
                 train.evidence,
                 sample_weight=train.weight,
-                validation=judges.evidence,
-                validation_weight=judges.weight,
+                validation=None if alone else judges.evidence,
+                validation_weight=None if alone else judges.weight,
                 stream=job.stream,
-                **{"progress": False} | settings,
+                **{"progress": False} | ({"validation_fraction": 0.0} if alone else {}) | settings,
             )
     except FitError:
         return None
