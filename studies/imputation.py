@@ -24,6 +24,7 @@ from studies.harness.machine import processor_seconds
 from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import best_bold, present, ranges, ranked, shown, table
 from studies.models.imputers import LEVEL, METHODS, Filled
+from studies.models.ours import own_options
 
 Mask = npt.NDArray[np.bool_]
 LABELS = {
@@ -158,8 +159,7 @@ def measure(settings: Settings, seed: int, context: Context, job: Record) -> Rec
     method = check_choice("`methods`", job["method"], METHODS)
     frame = complete_table(job["table"], context, settings.rows)
     mask = hidden(frame, job["mechanism"], job["share"], seed)
-    limit = method == "mdma" and settings.max_steps
-    options = {"max_steps": settings.max_steps, "width": 4} if limit else {}
+    options = own_options(settings) if method == "mdma" else {}
     started = time.process_time()
     with processor_seconds():
         filled = METHODS[method](frame.mask(mask), seed, **options)

@@ -17,6 +17,7 @@ from studies.harness.drawing import legend, open_frame, panels, rows_of_names
 from studies.harness.machine import processor_seconds
 from studies.harness.study import Arrays, Context, Paper, Record, Records, Settings, Study
 from studies.harness.text import present, ranked, spread, table
+from studies.models.ours import own_options
 from studies.models.predictors import LEVELS, PREDICTORS, Task
 
 TARGETS = {"concrete": "strength", "airfoil": "level", "diamonds": "price", "diabetes": "target"}
@@ -29,8 +30,7 @@ def measure(settings: Settings, seed: int, context: Context, job: Record) -> Rec
     """Fit a model to a task and score what it predicts."""
     model = check_choice("`models`", job["model"], PREDICTORS)
     task = make_task(job["table"], context, job["missing"], seed, settings.rows)
-    limit = model == "mdma" and settings.max_steps
-    options = {"max_steps": settings.max_steps, "width": 4} if limit else {}
+    options = own_options(settings) if model == "mdma" else {}
     started = time.process_time()
     with processor_seconds():
         answer, other = PREDICTORS[model](task, seed, **options)

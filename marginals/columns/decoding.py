@@ -72,7 +72,8 @@ def _decoded(column: Column, values: Tensor) -> Any:
     model: Floats = values.detach().cpu().double().numpy()
     held = np.float32 if values.dtype == torch.float32 else np.float64
     with quiet():
-        return restored(column, column.axis.numbers(model, held))
+        numbers = column.axis.numbers(model, held)
+        return restored(column, numbers if column.rounding is None else column.rounding(numbers))
 
 
 def _series(column: Column, values: Tensor) -> Any:

@@ -11,9 +11,10 @@ from marginals.columns.dtypes import float_type
 from marginals.columns.kinds import Continuous, Discrete, Integer, Kind
 from marginals.columns.natural_bounds import Bounds, find_bounds
 from marginals.columns.point_masses import find_atoms, is_table
+from marginals.columns.rounding import Rounding
 from marginals.columns.value_grid import Step, infer_step, infer_whole_step
 
-__all__ = ["Shown", "shown_by_numbers", "shown_by_times"]
+__all__ = ["Shown", "shown_by_numbers", "shown_by_times", "smooth_numbers"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -22,17 +23,19 @@ _LARGEST = 2.0**53  # whole numbers beyond are not exact as floats
 # A grid with more steps than this in a standard deviation does not matter, unless most values
 # repeat; float32 could not tell the cells of an even finer one apart.
 _FINE, _FINEST = 1e5, 1e6
+_MOST_ROUNDED = 1000  # distinct values to which draws of a smooth column are rounded
 _SECOND = 10**9  # in ns: the finest step of times whose values do not repeat
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A kind that fits the values, where its grid starts, why, and notes."""
+    """A kind that fits the values, where its grid starts, why, notes, and how to round draws."""
 
     kind: Kind
     offset: float | None = None
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    rounding: Rounding | None = None
 
 
 def shown_by_numbers(kind: Continuous | Integer, values: Floats, dtype: str) -> Shown | None:
@@ -75,6 +78,40 @@ def shown_by_numbers(kind: Continuous | Integer, values: Floats, dtype: str) -> 
     resolution = int(step.step) if isinstance(kind, Integer) else step.step
     found = Continuous(*ends, resolution, tuple(masses))
     return Shown(found, step.offset, (f"multiples of {_text(step)}", *reasons), _off_note(step))
+
+
+def smooth_numbers(kind: Continuous | Integer, values: Floats, dtype: str) -> Shown | None:
+    """Return what numbers show if they are to be smooth: how draws are rounded to such values.
+
+    A column with atoms among values that do not repeat has no smooth density, and keeps its kind.
+
+    Args:
+        kind, values, dtype: as in `shown_by_numbers`.
+
+    >>> smooth_numbers(Continuous(), np.repeat([36.0, 60.0], 50), "float64").rounding.values
+    (36.0, 60.0)
+    """
+    if len(values) < _ROWS or not (np.abs(values) < _LARGEST).all():
+        return None
+    distinct, counts = np.unique(values, return_counts=True)
+    if len(distinct) < 2:
+        return None
+    if 2 * len(distinct) < len(values) and len(distinct) <= _MOST_ROUNDED:
+        rounding = Rounding(tuple(distinct.tolist()))
+        return Shown(Continuous(), reasons=("smooth, rounded to values seen",), rounding=rounding)
+    step = infer_step(distinct, counts, float(np.finfo(float_type(dtype)).eps))
+    step = _useful(step, distinct, counts)
+    width = None if step is None else float(step.step)
+    if find_atoms(distinct, counts, width):
+        return shown_by_numbers(kind, values, dtype)
+    bounds = find_bounds(distinct, counts, [], width)
+    lower, upper = (None if end is None else float(end) for end in (bounds.lower, bounds.upper))
+    if step is None:
+        rounded = None if lower is upper is None else Rounding(lower=lower, upper=upper)
+        return Shown(Continuous(), None, bounds.reasons, (), rounded)
+    rounding = Rounding((), width, float(step.offset), lower, upper)
+    reasons = (f"smooth, rounded to multiples of {_text(step)}", *bounds.reasons)
+    return Shown(Continuous(), None, reasons, _off_note(step), rounding)
 
 
 def shown_by_times(whole: npt.NDArray[np.int64], unit: int) -> Shown | None:

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,17 +14,20 @@ from marginals.columns.column_axis import standardised
 from marginals.columns.dtypes import UNITS, family, name_of, parse, unit
 from marginals.columns.encoded_cells import Ends
 from marginals.columns.encoding import check_possible, read_ends
-from marginals.columns.guesses import shown_by_numbers, shown_by_times
+from marginals.columns.guesses import shown_by_numbers, shown_by_times, smooth_numbers
 from marginals.columns.kinds import Categorical, Continuous, Discrete, Integer, Kind
 from marginals.columns.lattice_axis import LatticeAxis
 from marginals.columns.plain_values import in_order, plain
 from marginals.columns.reference_point import both_ends, referred
 from marginals.columns.relations import SchemaWarning
+from marginals.columns.rounding import Rounding
 from marginals.columns.schema import Column, Name, Schema
 from marginals.columns.table_coercion import as_frame, check_names, column_of, row_of, upper_columns
 from marginals.columns.table_relations import about, table_relations
 
 __all__ = ["infer"]
+
+Guess = bool | Literal["smooth"]
 
 _LARGEST = 2**53  # up to here float64 holds every whole number
 _ROWS = 100_000  # examined for notes
@@ -37,7 +40,7 @@ def infer(
     frame: Any,
     given: Mapping[Name, Kind] | None = None,
     upper: Any = None,
-    guess: bool = True,
+    guess: Guess = True,
     unknown: str = "error",
 ) -> Schema:
     """Infer what each column of a table is, and its place on the model's scale.
@@ -45,14 +48,15 @@ def infer(
     The kind follows from the dtype. With `guess`, 30 or more observed values show more: few values
     that all repeat make a table of probabilities; a grid makes a lattice; values that repeat beyond
     a smooth density are atoms; and values that pile up, or are never negative, have bounds. Columns
-    that repeat others are named in a `SchemaWarning`.
+    that repeat others are named in a `SchemaWarning`. With `guess="smooth"`, all these numbers are
+    continuous, and values and quantiles that come back are rounded to what was seen.
 
     Args:
         frame: a DataFrame, array or tensor.
         given: the kinds of some columns, which are not guessed then.
         upper: the upper ends of censored cells, `frame` holding the lower ones. Columns with such
             cells have the kind of their dtype.
-        guess: whether values count, and not only dtypes.
+        guess: whether values count, and not only dtypes; "smooth" to model all numbers as smooth.
         unknown: what to do with a category that a kind does not list; see `Schema.reading`.
 
     >>> schema = infer(pd.DataFrame({"age": [31, 40, 25], "city": ["Oslo", "Bergen", "Oslo"]}))
@@ -66,6 +70,8 @@ def infer(
             f"Expected a table with rows and columns; got {len(frame)} row(s) and {len(names)} "
             "column(s). Give at least one of each."
         )
+    if guess not in (True, False, "smooth"):
+        raise ValueError(f"Expected `guess` to be True, False or 'smooth'; got {guess!r}.")
     blank = Schema(tuple(Column(name, Continuous(), "float64", "") for name in names))
     kinds = {names[blank.index(name)]: _kind(name, kind) for name, kind in (given or {}).items()}
     high = {} if upper is None else upper_columns(blank, frame, upper)
@@ -91,14 +97,16 @@ def _kind(name: Name, kind: Any) -> Kind:
 
 
 def _column(
-    name: Name, series: Any, kind: Kind | None, upper: Any, guess: bool, unknown: str
+    name: Name, series: Any, kind: Kind | None, upper: Any, guess: Guess, unknown: str
 ) -> Column:
     if kind is not None:
         found = _completed(name, series, kind)
     else:
         found = _guessed(name, series, upper)
-        found = _with_values(name, found, series) if guess and _exact(series, upper) else found
+        if guess and _exact(series, upper):
+            found = _with_values(name, found, series, guess == "smooth")
     column = Column(name, found.kind, found.dtype, found.reason, notes=found.notes)
+    column = replace(column, rounding=found.rounding)
     if isinstance(column.kind, Categorical):
         own = isinstance(series.dtype, pd.CategoricalDtype) and bool(series.dtype.ordered)
         alone = not column.declared and any("identifier" in note for note in column.notes)
@@ -187,7 +195,8 @@ def _check_intervals(column: Column, series: Any, ends: Ends) -> None:
 class _Guess:
     """A kind, the dtype that values come back with, why, and notes.
 
-    `offset` is where an inferred grid starts, and `looked` whether values were looked at.
+    `offset` is where an inferred grid starts, `looked` whether values were looked at. `rounding` is
+    how numbers of a smooth column become values.
     """
 
     kind: Kind
@@ -196,6 +205,7 @@ class _Guess:
     notes: tuple[str, ...] = ()
     offset: float | None = None
     looked: bool = False
+    rounding: Rounding | None = None
 
 
 def _exact(series: Any, upper: Any) -> bool:
@@ -208,8 +218,8 @@ def _exact(series: Any, upper: Any) -> bool:
     return bool(np.array_equal(low, high, equal_nan=True))
 
 
-def _with_values(name: Name, found: _Guess, series: Any) -> _Guess:
-    """Refine a guess from the dtype by what the values show."""
+def _with_values(name: Name, found: _Guess, series: Any, smooth: bool) -> _Guess:
+    """Refine a guess from the dtype by what the values show; numbers may have to be smooth."""
     kind, dtype = found.kind, found.dtype
     if (
         isinstance(kind, Categorical | Discrete)
@@ -219,7 +229,8 @@ def _with_values(name: Name, found: _Guess, series: Any) -> _Guess:
         return found
     if family(dtype) == "number":
         values = series.dropna().to_numpy(dtype=np.float64)
-        shown = shown_by_numbers(kind, values[np.isfinite(values)], dtype)
+        values = values[np.isfinite(values)]
+        shown = (smooth_numbers if smooth else shown_by_numbers)(kind, values, dtype)
     else:
         whole = whole_parts(Column(name, Continuous(), dtype, ""), series)
         shown = shown_by_times(whole, UNITS[unit(dtype)])
@@ -227,7 +238,8 @@ def _with_values(name: Name, found: _Guess, series: Any) -> _Guess:
         return found
     notes = tuple(note for note in found.notes if not note.startswith("whole numbers only"))
     reason = "; ".join((found.reason, *shown.reasons))
-    return _Guess(shown.kind, dtype, reason, notes + shown.notes, shown.offset, looked=True)
+    notes += shown.notes
+    return _Guess(shown.kind, dtype, reason, notes, shown.offset, True, shown.rounding)
 
 
 def _guessed(name: Any, series: Any, upper: Any) -> _Guess:

@@ -13,6 +13,7 @@ from marginals.columns.dtypes import base, parse
 from marginals.columns.kinds import KINDS, Categorical, Continuous, Discrete, Kind
 from marginals.columns.normal_scores import NormalScores
 from marginals.columns.plain_values import did_you_mean, from_json, to_json
+from marginals.columns.rounding import Rounding
 
 if TYPE_CHECKING:
     from marginals.columns.axis import Axis
@@ -48,6 +49,8 @@ class Column:
         soft: of a lattice, the steps from its bounds at which its scale becomes a logarithm.
         scores: of a continuous or finely rounded column with many rows, the map to its normal
             scores.
+        rounding: of a column that is modelled as smooth although its values repeat, lie on a grid
+            or have bounds, the map from its numbers to such values.
         alone: whether the column is modelled as independent of all others, as one that nearly
             identifies its row is.
         margin: a distribution that replaces the column's own margin; it cannot be saved.
@@ -69,6 +72,7 @@ class Column:
     knot: float | None = None
     soft: float = 0.0
     scores: NormalScores | None = None
+    rounding: Rounding | None = None
     alone: bool = False
     margin: "Margin | None" = None
     unknown: str = "error"
@@ -110,8 +114,9 @@ class Column:
             )
         rest = [f.name for f in fields(self) if f.name not in ("kind", "margin", "unknown")]
         plain = {name: getattr(self, name) for name in rest}
-        scores = None if self.scores is None else asdict(self.scores)
-        plain |= {"notes": list(self.notes), "atoms": list(self.atoms), "scores": scores}
+        maps = {name: getattr(self, name) for name in ("scores", "rounding")}
+        plain |= {name: None if own is None else asdict(own) for name, own in maps.items()}
+        plain |= {"notes": list(self.notes), "atoms": list(self.atoms)}
         return plain | {"kind": _kind_to_dict(self.kind)}
 
     @staticmethod
@@ -125,6 +130,9 @@ class Column:
         if rest.get("scores") is not None:
             knots = {name: tuple(part) for name, part in rest["scores"].items()}
             rest["scores"] = NormalScores(**knots)
+        if rest.get("rounding") is not None:
+            own = rest["rounding"]
+            rest["rounding"] = Rounding(**{**own, "values": tuple(own["values"])})
         column = Column(**{**rest, "kind": _kind_from_dict(stored["kind"])})
         _check_stored(column)
         return column

@@ -37,9 +37,9 @@ from marginals.tensors.couplings import Couplings
 
 # With more columns, a matrix of columns by columns per component costs more than the factors.
 _DENSE_COLUMNS = 64
-# With at most this many patterns of missing cells, each is evaluated by itself; in steps that the
-# host must not wait for, each for all rows.
-_MOST_PATTERNS, _FEW_PATTERNS = 32, 4
+# With at most this many patterns of missing cells, each is evaluated by itself, if it has so many
+# rows on average or there are few; in steps that the host must not wait for, each for all rows.
+_MOST_PATTERNS, _FEW_PATTERNS, _PATTERN_ROWS = 32, 4, 500
 
 
 @final
@@ -296,7 +296,9 @@ class CoupledDensity(LeafDensity):
             return ComponentValues(
                 apart, self._gauss.log_complete(cells, backend.host_free), nothing
             )
-        most = _FEW_PATTERNS if backend.host_free else _MOST_PATTERNS
+        most = _FEW_PATTERNS
+        if not backend.host_free:
+            most = max(most, min(_MOST_PATTERNS, rows // _PATTERN_ROWS))
         if not cells.intervals and 0 < len(cells.patterns) <= most and dense:
             return ComponentValues(
                 apart, self._gauss.log_patterns(cells, backend.host_free), nothing

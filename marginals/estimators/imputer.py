@@ -29,7 +29,8 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         handle_unknown: "missing" counts categories not seen in training as not observed, and leaves
             them as they are; "error" refuses them, unless the model's own setting is "missing".
         average: average the conditionals of the members of a mixture, which predicts better than
-            the joint's own conditional where members are uncertain; False answers as the joint.
+            the joint's own conditional where members are uncertain. An unfitted model is then
+            fitted with `aim="answers"` and `guess="smooth"`. False fits and answers as the joint.
         random_state: seed for the draws and the default model.
 
     Attributes:
@@ -69,7 +70,7 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             X: a table, gaps included.
             y: ignored.
         """
-        self._keep(fitted(self.model, X, self.random_state))
+        self._keep(fitted(self.model, X, self.random_state, self.average))
         gaps = self._features(X).isna().to_numpy()  # (N, D)
         self.indicated_ = np.flatnonzero(gaps.any(0) & self.add_indicator)
         return self

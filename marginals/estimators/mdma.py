@@ -78,9 +78,12 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         focus: a column or several whose conditionals given the others count in training, next to
             the joint: answers about them get better, at some cost to all others. Members are then
             weighted by these conditionals. The model is still one joint, with every query.
+        aim: "joint" weights members by the likelihood of held-out rows. "answers" fits models of
+            equal weight whose conditionals are to be averaged; see `averaged`.
         columns: by name, kinds that override those inferred.
         guess: infer grids, atoms, bounds and tables of few numbers from the values of columns that
-            `columns` does not name. With False, kinds follow from dtypes alone.
+            `columns` does not name. "smooth" models such numbers as continuous, and rounds values
+            that come back. With False, kinds follow from dtypes alone.
         handle_unknown: how tables and evidence with categories not seen in training are read:
             "error" refuses them, "missing" counts their cells as not observed. Events and query
             strings always refuse them.
@@ -131,8 +134,9 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         batch_size: int | None = None,
         max_steps: int | None = None,
         focus: Any = None,
+        aim: str = "joint",
         columns: Mapping[Any, Any] | None = None,
-        guess: bool = True,
+        guess: bool | str = True,
         handle_unknown: str = "error",
         max_seconds: float | None = None,
         validation_fraction: float = 0.1,
@@ -155,6 +159,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         self.batch_size = batch_size
         self.max_steps = max_steps
         self.focus = focus
+        self.aim = aim
         self.columns = columns
         self.guess = guess
         self.handle_unknown = handle_unknown
@@ -212,6 +217,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
             data,
             held,
             effort=self.effort,
+            aim=self.aim,
             seconds=self.max_seconds,
             jobs=self.n_jobs,
             progress=self.progress,

@@ -20,6 +20,7 @@ from marginals.columns.table_coercion import input_frame
 from marginals.estimators.mdma import MDMA
 from marginals.estimators.table_estimator import (
     TableEstimator,
+    for_answers,
     fresh,
     is_fitted,
     nearest_possible,
@@ -44,7 +45,8 @@ class MDMARegressor(RegressorMixin, TableEstimator):
         handle_unknown: "missing" counts categories not seen in training as missing cells; "error"
             refuses them, unless the model's own setting is "missing".
         average: average the conditionals of the members of a mixture, which predicts better than
-            the joint's own conditional where members are uncertain; False answers as the joint.
+            the joint's own conditional where members are uncertain. An unfitted model is then
+            fitted with `aim="answers"` and `guess="smooth"`. False fits and answers as the joint.
 
     Attributes:
         model_: the fitted joint of features and target.
@@ -82,7 +84,7 @@ class MDMARegressor(RegressorMixin, TableEstimator):
             model, self.target_ = _known(self.model, self.target)
         else:
             values = _checked(self, y, dtype="numeric").astype(np.float64)
-            model, self.target_ = _joint(self.model, self.target, X, values, None)
+            model, self.target_ = _joint(self, X, values, None)
         kind = model.schema_[self.target_].kind
         if isinstance(kind, Categorical):
             raise TypeError(
@@ -133,7 +135,8 @@ class MDMAClassifier(ClassifierMixin, TableEstimator):
         handle_unknown: "missing" counts categories not seen in training as missing cells; "error"
             refuses them, unless the model's own setting is "missing".
         average: average the conditionals of the members of a mixture, which predicts better than
-            the joint's own conditional where members are uncertain; False answers as the joint.
+            the joint's own conditional where members are uncertain. An unfitted model is then
+            fitted with `aim="answers"` and `guess="smooth"`. False fits and answers as the joint.
 
     Attributes:
         model_: the fitted joint of features and target.
@@ -175,7 +178,7 @@ class MDMAClassifier(ClassifierMixin, TableEstimator):
             labels = _checked(self, y, dtype=None)
             check_classification_targets(labels)
             kind = Categorical(np.unique(labels).tolist())
-            model, self.target_ = _joint(self.model, self.target, X, labels, kind)
+            model, self.target_ = _joint(self, X, labels, kind)
         categories = _categories(model.schema_, self.target_)
         self.classes_ = _array([categories[code] for code in _order(categories)])
         self._keep(model, self.target_)
@@ -225,12 +228,12 @@ def _known(model: Any, target: Any) -> tuple[MDMA, Any]:
     return model, model.schema_[target].name
 
 
-def _joint(model: Any, target: Any, x: Any, y: Array, kind: Any) -> tuple[MDMA, Any]:
+def _joint(estimator: Any, x: Any, y: Array, kind: Any) -> tuple[MDMA, Any]:
     """Fit features and target together, with the target in focus.
 
     A kind or focus that the model declares goes before these.
     """
-    frame = input_frame(x)
+    frame, target = input_frame(x), estimator.target
     check_consistent_length(frame, y)
     names = frame.columns.tolist()
     target = _free(names) if target is None else target
@@ -239,7 +242,8 @@ def _joint(model: Any, target: Any, x: Any, y: Array, kind: Any) -> tuple[MDMA, 
             f"Expected `target` to be no column of X; got {target!r}, which is one. Leave it out "
             "of X, or choose another name."
         )
-    model = fresh(model)
+    model = fresh(estimator.model)
+    model = for_answers(model) if estimator.average else model
     kinds = {} if kind is None else {target: kind}
     focus = target if model.focus is None else model.focus
     model.set_params(columns={**kinds, **(model.columns or {})} or None, focus=focus)

@@ -130,6 +130,20 @@ def fresh(model: Any, random_state: Any = None) -> MDMA:
     return MDMA(random_state=random_state) if model is None else clone(model)
 
 
-def fitted(model: Any, x: Any, random_state: Any = None) -> MDMA:
-    """Return the model if it is fitted, else a copy fitted to the table."""
-    return thawed(model) if is_fitted(model) else fresh(model, random_state).fit(x)
+def for_answers(model: MDMA) -> MDMA:
+    """Set an unfitted model to fit members whose averaged conditionals answer best.
+
+    Numbers are smooth, unless the model declares their kinds or does not guess any.
+    """
+    return model.set_params(aim="answers", guess="smooth" if model.guess else False)
+
+
+def fitted(model: Any, x: Any, random_state: Any = None, average: bool = False) -> MDMA:
+    """Return the model if it is fitted, else a copy fitted to the table.
+
+    With `average`, a copy is fitted for averaged answers.
+    """
+    if is_fitted(model):
+        return thawed(model)
+    copy = fresh(model, random_state)
+    return (for_answers(copy) if average else copy).fit(x)

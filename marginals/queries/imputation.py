@@ -249,6 +249,8 @@ def _filled(
     whole = _is_whole(column) and dtype.kind == "f" and fitted.kind in "iu"
     if whole or bool(series.isna().all()):
         dtype = fitted
+    if isinstance(dtype, np.dtype) and dtype.kind in "iu" and not _all_whole(values):
+        dtype = np.dtype(np.float64)  # means of whole numbers that are modelled as smooth
     try:
         with np.errstate(invalid="raise"):  # a mean may lie beyond the integers of the dtype
             return filled.astype(dtype)
@@ -282,6 +284,10 @@ def _is_whole(column: Column) -> bool:
     return isinstance(column.kind, Integer)
 
 
+def _all_whole(values: Any) -> bool:
+    return bool((np.rint(values.astype(np.float64)) == values).all())
+
+
 def _nearest(values: npt.NDArray[np.float64], numbers: Tensor) -> Tensor:
     """Return the nearest of some values, (V,), to each number, (B,)."""
     every = torch.from_numpy(values)
@@ -293,5 +299,7 @@ def mean_values(column: Column, numbers: Tensor) -> Any:
     check_finite(column, "mean", numbers)
     if family(column.dtype) != "number":
         return restored(column, numbers.numpy())
+    if column.rounding is not None:
+        return column.rounding.clipped(numbers.numpy())
     # As a float: a reference may be an integer that torch cannot hold.
     return (numbers + float(column.reference if isinstance(column.kind, Integer) else 0)).numpy()

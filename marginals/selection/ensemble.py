@@ -94,6 +94,7 @@ def fit_member(job: Job, device: str) -> Member | None:
 def _fit_member(job: Job, device: str) -> Member | None:
     recipe, train, judges = job.recipe, job.train, job.judges
     begun, settings = time.monotonic(), dict(recipe.fit)
+    alone = judges is train  # no row is held out
     limit = settings.get("max_seconds")
     if job.model is None:
         share = _START_SHARE if job.trained else 1.0
@@ -107,14 +108,14 @@ def _fit_member(job: Job, device: str) -> Member | None:
     if limit is not None:
         settings["max_seconds"] = max(_LEAST_SECONDS, limit - (time.monotonic() - begun))
     if job.trained:
+        held = {"validation_fraction": 0.0} if alone else {"validation": judges.evidence}
         result = fit(
             model,
             train.evidence,
             sample_weight=train.weight,
-            validation=judges.evidence,
-            validation_weight=judges.weight,
+            validation_weight=None if alone else judges.weight,
             stream=job.stream,
-            **{"progress": False} | settings,
+            **{"progress": False, **held, **settings},
         )
     scores = held_out_scores(model, judges, recipe.focus)
     if not job.trained:  # the start is the model

@@ -35,6 +35,11 @@ _MOST_PRODUCTS = 30_000
 # With one factor less than columns any correlation is possible; of many columns, so many factors
 # hold the strongest directions.
 _MOST_FACTORS = 20
+# Of models whose conditionals are averaged: numbers of components, how many have a focus, rows of
+# their steps, and how many of each an effort has.
+_SIZES = (20, 10, 40, 6, 3, 20)
+_FOCUSED, _SMALL_BATCH = 6, 250
+_TIMES = {"fast": 1, "balanced": 2, "best": 4}
 
 
 @final
@@ -155,6 +160,33 @@ def first_recipes(
     fast = 4 if gpu or rows < 2000 else 2
     count = {"fast": fast, "balanced": 6 if gpu else 4, "best": len(recipes)}[effort]
     return recipes[:count]
+
+
+def answer_recipes(
+    rows: int, coupled: int, effort: Effort, focus: Sequence[int] = ()
+) -> list[Recipe]:
+    """Return models whose conditionals are averaged: components with all correlations.
+
+    No held-out score finds their best number, which differs by table; their mean is better than
+    any. There are none for tables with little to couple, and for large ones.
+
+    Args:
+        rows: Number of complete rows with as many observed cells as the table.
+        coupled: Number of columns that copula components can couple.
+        effort: Effort of the search.
+        focus: Columns whose conditionals are learned; None for all cells alike.
+    """
+    if coupled < 2 or rows >= _MANY or effort == "quick":
+        return []
+    rank, times = min(coupled - 1, _MOST_FACTORS), _TIMES[effort]
+    if focus:
+        width = _within(rows // 15, 4, 50)
+        recipe = _copula(width, rank, 0, 0.05).focused(focus)
+        recipes = [recipe] * (_FOCUSED * times)
+    else:
+        most = max(1, rows // _ROWS_EACH)
+        recipes = [_copula(min(k, most), rank, 0, 0.1) for k in _SIZES * times]
+    return [r.building(init="em").fitting(batch_size=_SMALL_BATCH) for r in recipes]
 
 
 def focused_recipes(recipes: Sequence[Recipe], columns: Sequence[int]) -> list[Recipe]:

@@ -32,6 +32,7 @@ from marginals.selection.recipes import (
     SECONDS,
     Effort,
     Recipe,
+    answer_recipes,
     first_recipes,
     focused_recipes,
     node_recipes,
@@ -85,6 +86,7 @@ def search(
     device: str = "cpu",
     options: Mapping[str, Any] | None = None,
     focus: Sequence[int] = (),
+    aim: str = "joint",
     jobs: int | None = None,
     progress: bool | None = None,
     seed: int = 0,
@@ -105,6 +107,8 @@ def search(
         device: Where to fit.
         options: The `categories`, `atoms` and `lattices` of `marginals.build`.
         focus: Columns whose conditionals given the others count in training, and weigh members.
+        aim: "joint" for one joint, or "answers" for models of equal weight to be averaged, where
+            the table is not large and has columns to couple.
         jobs: Processes on a CPU; None means all cores, or one for few seconds.
         progress: Show a progress bar; None shows it only on a terminal.
         seed: Seed for split, starts and training.
@@ -115,6 +119,8 @@ def search(
     """
     if effort not in SECONDS:
         raise ValueError(f"Expected `effort` to be one of {list(SECONDS)}; got {effort!r}.")
+    if aim not in ("joint", "answers"):
+        raise ValueError(f"Expected `aim` to be 'joint' or 'answers'; got {aim!r}.")
     effort, gpu = cast(Effort, effort), device.startswith("cuda")
     options = {"categories": {}, "atoms": {}, **(options or {})}
     limit = SECONDS[effort][gpu] if seconds is None else seconds
@@ -124,6 +130,7 @@ def search(
     coupled = copula["coupled"]
     mixed = bool(options["categories"])
     count = round(observed_rows(rows) * (size or len(rows)) / len(rows))
+    alike = answer_recipes(count, len(coupled), effort, focus) if aim == "answers" else []
     numbers = data.select(coupled).midpoints()
     first = first_recipes(count, len(coupled), effort, gpu, mixed, is_dependent(numbers))
     if is_sharp(numbers) and effort != "quick":
@@ -134,14 +141,18 @@ def search(
         recipe.building(**(copula if recipe.build["tensor"] == "copula" else options)).seeded(
             seed + i
         )
-        for i, recipe in enumerate(first)
+        for i, recipe in enumerate(alike or first)
     ]
-    if focus:
+    if focus and not alike:
         recipes = focused_recipes(recipes, focus)
     with ProgressBar(progress, limit) as bar:
         alone = jobs is None and limit < _WORTH_PROCESSES
         processes = 1 if alone else process_count(jobs, effort, device)
         run = Search(limit, device, processes, bar, stream, pool)
+        if alike:
+            return run.alike(
+                rows, None if held is None else make_rows(held, None, "validation"), recipes
+            )
         if held is not None:
             judges = make_rows(held, None, "validation")
             return run.in_rounds(rows, judges, recipes, effort, seed)
@@ -219,6 +230,12 @@ class Search:
             if self.interrupted or not members:
                 break
         return self._found([[member] for member in members], judges.weight)
+
+    def alike(self, rows: Rows, held: Rows | None, recipes: Sequence[Recipe]) -> Found:
+        """Fit every recipe to all rows, and give all models the same weight."""
+        judges = rows if held is None else held
+        fitted = self.fit_all([Job(r, rows, judges) for r in recipes], 0.95 * self.seconds)
+        return self._found([[m] for m in fitted if m is not None], judges.weight, even=True)
 
     def twice(self, rows: Rows, judges: Rows, every: Rows, recipes: Sequence[Recipe]) -> Found:
         """Fit every recipe, then refit the members kept to all rows, including the judges."""
@@ -300,15 +317,23 @@ class Search:
                 jobs.append(Job(recipe.varied(seed + number), rows, judges))
         return jobs
 
-    def _found(self, groups: Sequence[Sequence[Member]], weight: Tensor) -> Found:
-        """Weight groups of members by their scores, drop the weak ones and mix the others."""
+    def _found(
+        self, groups: Sequence[Sequence[Member]], weight: Tensor, even: bool = False
+    ) -> Found:
+        """Weight groups of members by their scores, drop the weak ones and mix the others.
+
+        If weights are even, all groups are mixed.
+        """
         if not groups:
             raise FitError(
                 "Expected at least one model with a finite loss; got none. Look for columns of "
                 "extreme size, and declare bounds with Continuous(lower=, upper=)."
             )
         scores = group_scores(groups)
-        weights = strong_weights(scores, weight)
+        share = 1 / len(groups)
+        weights = (
+            dict.fromkeys(range(len(groups)), share) if even else strong_weights(scores, weight)
+        )
         models = [member.model for g in weights for member in groups[g]]
         shares = [weights[g] / len(groups[g]) for g in weights for _ in groups[g]]
         log_weights = scores.new_tensor(list(weights.values())).log()

@@ -114,7 +114,7 @@ class FitRun:
         self.noise = make_noise(train.evidence, model.categories, model.atoms, config.noise)
         still = self.noise.still(train.evidence)
         self.train = train.with_distinct(_MOST_DISTINCT, still)
-        judging = sample(train, _MOST_JUDGING, config.seed) if held is None else held
+        judging = self._judging_rows(train) if held is None else held
         self.judging = judging.with_distinct(_MOST_DISTINCT, still)
         self.mean_weight = float(train.weight.mean())
         self.state = new_state(model, config)
@@ -128,6 +128,16 @@ class FitRun:
         self.clock: float | None = None  # seconds that all processes agree on
         self.torn = False  # True while the state is only partly updated
         self.progress = ""
+
+    def _judging_rows(self, train: Rows) -> Rows:
+        """Return training rows to judge by, with noise as in training.
+
+        Without it, a start that is sharper than the noise would look better than any step.
+        """
+        config, rows = self.config, sample(train, _MOST_JUDGING, self.config.seed)
+        if not config.noise:
+            return rows
+        return moved(rows, self.noise, self.noise.draw(len(rows), config.seed, -1))
 
     def run(self) -> FitResult:
         """Step until a plateau or a limit; an interrupt leaves the best weights so far."""

@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401 (makes the next one importable)
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
-from marginals import MDMA
+from marginals import MDMA, MDMAImputer
 from studies.data.tables import numeric
 from studies.harness.available import check_choice, installed
 
@@ -46,9 +46,10 @@ class Filled:
 
 
 def fill_mdma(holes: pd.DataFrame, seed: int, **options: Any) -> Filled:
-    """Fill by the default model, or one with other options, as `MDMAImputer` does."""
+    """Fill as `MDMAImputer` does by default, or with other options of its model."""
     started = time.process_time()
-    model = MDMA(random_state=seed, **{"device": "cpu", "progress": False, **options}).fit(holes)
+    model = MDMA(random_state=seed, **{"device": "cpu", "progress": False, **options})
+    model = MDMAImputer(model).fit(holes).model_
     fit_s = time.process_time() - started
     answers = model.averaged()
     ends = answers.impute_interval(holes, LEVEL)

@@ -29,6 +29,15 @@ def sizes_of(settings: Settings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in SIZES}
 
 
+def own_options(settings: Settings) -> dict[str, Any]:
+    """Return the options of our estimator in studies that run it on one core, for so many seconds.
+
+    With a limit on the steps, as in tests, one small model is fitted.
+    """
+    few = {"max_steps": settings.max_steps, "width": 4} if settings.max_steps else {}
+    return {"n_jobs": 1, "max_seconds": settings.seconds, **few}
+
+
 def fit_default(
     train: Rows, val: Rows, *, seed: int, device: str, alone: bool = True, **options: Any
 ) -> Fitted:

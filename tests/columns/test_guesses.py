@@ -1,5 +1,6 @@
 """What a table shows without declarations: grids, atoms, bounds, tables of few values."""
 
+import json
 import os
 import time
 import warnings
@@ -9,11 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from marginals import MDMA, Categorical, Continuous, Discrete, Integer, SchemaWarning
-from marginals.columns import decode, encode, encode_values, infer
+from marginals.columns import Schema, decode, encode, encode_values, infer
+from marginals.columns.rounding import Rounding
 from tests.columns.helpers import column_of, schema_of
 
 RNG = np.random.default_rng(0)
@@ -162,6 +165,56 @@ def test_a_large_table_is_inferred_quickly() -> None:
     start = time.perf_counter()
     infer(frame.rename(columns=str))
     assert time.perf_counter() - start < 5  # 0.5 s on an idle core
+
+
+@pytest.mark.parametrize(
+    ("values", "rounding"),
+    [
+        (NORMAL, None),
+        (np.where(NORMAL < 0, 36, 60), Rounding((36.0, 60.0))),
+        (NORMAL.round(1), Rounding(tuple(np.unique(NORMAL.round(1)).tolist()))),
+        (NORMAL[:200].round(4), Rounding(step=0.0001)),
+        (GAMMA, Rounding(lower=0.0)),
+        (RNG.permutation(10**5)[:ROWS], Rounding(step=1.0, lower=0.0)),
+    ],
+)
+def test_smooth_numbers_are_rounded_when_they_come_back(values: Any, rounding: Any) -> None:
+    frame = pd.DataFrame({"x": values})
+    schema = infer(frame, guess="smooth")
+    assert schema["x"].kind == Continuous()
+    assert schema["x"].rounding == rounding
+    assert schema["x"].reason != "given"
+    assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
+    model, _ = encode_values(schema, "x", frame["x"])
+    pd.testing.assert_series_equal(decode(schema, model[:, None], ["x"])["x"], frame["x"])
+    draws = decode(schema, model[:, None] + 0.01 * torch.randn(len(model), 1), ["x"])["x"]
+    assert draws.dtype == frame["x"].dtype
+    if rounding is not None and rounding.values:
+        assert set(draws) <= set(values)
+    if rounding is not None and rounding.lower is not None:
+        assert draws.min() >= 0
+
+
+def test_smooth_is_for_numbers_that_are_not_declared() -> None:
+    spiked = np.where(NORMAL < -0.5, 0, GAMMA)  # no smooth density has so many zeros
+    frame = pd.DataFrame({"n": np.where(NORMAL < 0, 1, 2), "tip": spiked, "c": list("ab") * 1000})
+    kinds = {"n": Discrete()}
+    assert infer(frame, kinds, guess="smooth")["n"].kind == Discrete([1, 2])
+    assert infer(frame, guess="smooth")["tip"].kind == Continuous(lower=0, atoms=(0.0,))
+    assert isinstance(infer(frame, guess="smooth")["c"].kind, Categorical)
+    with pytest.raises(ValueError, match="`guess` to be True, False or 'smooth'"):
+        infer(frame, guess="rough")  # type: ignore[arg-type]
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, unique=True), st.lists(st.floats(-1e7, 1e7)))
+def test_rounding_takes_the_nearest_value_and_keeps_order(
+    values: list[float], numbers: list[float]
+) -> None:
+    every, x = np.sort(values), np.sort(numbers)
+    found = Rounding(tuple(every.tolist()))(x)
+    away = np.abs(x[:, None] - every).min(1) if len(x) else x
+    np.testing.assert_allclose(np.abs(found - x), away, rtol=1e-9)
+    assert (np.diff(found) >= 0).all()
 
 
 FOLDER = os.environ.get("MARGINALS_DATA", "")

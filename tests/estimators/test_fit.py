@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 
 import marginals
-from marginals import MDMA, Integer, MDMARegressor, Tree
+from marginals import MDMA, Continuous, Discrete, Integer, MDMAImputer, MDMARegressor, Tree
 from marginals.densities import Mixture
 from marginals.estimators.member_list import MemberList
 from marginals.queries import TableView
@@ -216,6 +216,33 @@ def test_a_focus_is_trained_and_averaged() -> None:
     )
     score = model.score_conditional(frame, columns="a", average=True)
     assert score.summary["crps"] < 0.2
+
+
+def test_imputer_and_predictors_fit_for_answers_unless_told_otherwise() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"n": rng.choice([3, 4, 8], 200), "m": rng.choice([1, 2], 200)})
+    frame["x"] = frame["n"] + 0.1 * rng.normal(size=200)
+    holes = frame.mask(rng.random(frame.shape) < 0.2)
+    small = MDMA(**SMALL, columns={"m": Discrete()})
+    imputer = MDMAImputer(small).fit(holes)
+    assert (imputer.model_.aim, imputer.model_.guess) == ("answers", "smooth")
+    assert imputer.model_.schema_["n"].kind == Continuous()
+    assert imputer.model_.schema_["m"].kind == Discrete([1, 2])  # as declared
+    drawn = MDMAImputer(imputer.model_, method="draw", random_state=0).fit(holes).transform(holes)
+    assert set(drawn["n"]) == {3, 4, 8}
+    means = imputer.transform(holes)["n"]
+    assert not set(means) <= {3, 4, 8}
+    assert means.between(3, 8).all()
+    lower, upper = imputer.transform_interval(holes)
+    assert set(lower["n"]) | set(upper["n"]) <= {3, 4, 8}
+    blank = pd.DataFrame({"n": [None, None], "x": [3.4, 5.0]})
+    assert imputer.transform(blank)["n"].dtype == float
+    joint = MDMAImputer(small, average=False).fit(holes).model_
+    assert (joint.aim, joint.guess) == ("joint", True)
+    assert isinstance(joint.schema_["n"].kind, Discrete)
+    by_dtype = MDMARegressor(MDMA(**SMALL, guess=False)).fit(frame[["n"]], frame["x"]).model_
+    assert (by_dtype.aim, by_dtype.guess) == ("answers", False)
+    assert small.aim == "joint"
 
 
 def test_predictors_focus_on_their_target() -> None:

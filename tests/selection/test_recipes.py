@@ -5,6 +5,7 @@ import pytest
 from marginals.selection.recipes import (
     SECONDS,
     Recipe,
+    answer_recipes,
     first_recipes,
     focused_recipes,
     node_recipes,
@@ -62,3 +63,17 @@ def test_weights_of_a_focus_compete() -> None:
         assert {recipe.fit["focus_weight"] for recipe in found} == {1.0, 10.0}
         assert all(recipe.focus == (2,) for recipe in found)
         assert [recipe.build for recipe in found[: len(plain)]] == [r.build for r in plain]
+
+
+def test_answers_are_averages_of_components_with_all_correlations() -> None:
+    plain, focused = answer_recipes(1000, 5, "fast"), answer_recipes(1000, 5, "fast", [2])
+    assert len({recipe.build["width"] for recipe in plain}) > 3
+    assert len({recipe.build["width"] for recipe in focused}) == 1
+    for recipe in plain + focused:
+        assert recipe.build["rank"] == 4
+    assert all(recipe.focus == (2,) for recipe in focused)
+    assert len(answer_recipes(1000, 5, "best")) > len(plain)
+    # Wider components for more rows; none for large tables, or without columns to couple.
+    assert answer_recipes(100, 5, "fast", [2])[0].build["width"] < focused[0].build["width"]
+    for rows, coupled, effort in ((100_000, 5, "fast"), (1000, 1, "fast"), (1000, 5, "quick")):
+        assert answer_recipes(rows, coupled, effort) == []  # type: ignore[arg-type]

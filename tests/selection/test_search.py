@@ -10,7 +10,7 @@ import torch
 
 from marginals import Evidence, Mixture
 from marginals.selection.ensemble import Job, fit_member
-from marginals.selection.recipes import Recipe
+from marginals.selection.recipes import Recipe, answer_recipes
 from marginals.selection.search import (
     Found,
     Search,
@@ -43,6 +43,25 @@ def check_whole(found: Found, x: torch.Tensor) -> None:
 def test_a_search_of_seconds_finds_one_model() -> None:
     x = rows()
     check_whole(search(Evidence.exact(x), effort="fast", seconds=1.5), x)
+
+
+@pytest.mark.parametrize("focus", [(), (1,)])
+def test_models_for_answers_have_equal_weights(
+    focus: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def brief(*arguments: Any) -> list[Recipe]:
+        return [recipe.fitting(max_steps=3) for recipe in answer_recipes(*arguments)]
+
+    monkeypatch.setattr("marginals.selection.search.answer_recipes", brief)
+    x = rows()
+    found = search(Evidence.exact(x), focus=focus, aim="answers", jobs=1)
+    check_whole(found, x)
+    assert len({line["weight"] for line in found.members}) == 1
+    assert len({line["seed"] for line in found.members}) == len(found.members)
+    held = search(Evidence.exact(x), Evidence.exact(x[:50]), aim="answers", jobs=1)
+    assert len({line["weight"] for line in held.members}) == 1
+    with pytest.raises(ValueError, match="`aim` to be 'joint' or 'answers'"):
+        search(Evidence.exact(x), aim="best")
 
 
 @pytest.mark.usefixtures("few_steps")

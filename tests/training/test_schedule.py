@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from marginals import FitConfig, FitResult, fit
+from marginals import FitConfig, FitResult, build, fit
 from marginals.training import Record
 from marginals.training.batches import make_rows
 from marginals.training.fit import FitRun
@@ -186,3 +186,14 @@ def test_a_worse_fit_leaves_the_start(settings: dict[str, object]) -> None:
     before = weights(model)
     assert fit(model, x, validation_fraction=0.0, batch_size=60, **settings).best_step == 0
     assert same(weights(model), before)
+
+
+def test_training_rows_judge_with_the_noise_of_training() -> None:
+    """Else a start that is sharper than the noise would be kept whatever the steps find."""
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(300, 1, generator=generator)
+    x = torch.cat([z, z + 1e-3 * torch.randn(300, 1, generator=generator)], 1)
+    model = build(x, tensor="copula", width=1, rank=1, init="em")
+    settings = {"noise": 0.2, "max_steps": 60, "evaluate_every": 20, "learning_rate": 0.03}
+    found = fit(model, x, validation_fraction=0.0, **settings)
+    assert found.best_step > 0
