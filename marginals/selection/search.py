@@ -27,6 +27,7 @@ from marginals.selection.ensemble import (
     weighted_mean,
 )
 from marginals.selection.folds import fold_jobs, group_scores, split_folds, whole_groups
+from marginals.selection.nesting import NestedTable
 from marginals.selection.processes import LEAST_SECONDS, Pool, fit_in_processes
 from marginals.selection.recipes import (
     SECONDS,
@@ -119,6 +120,25 @@ def search(
     options = {"categories": {}, "atoms": {}, **(options or {})}
     limit = SECONDS[effort][gpu] if seconds is None else seconds
     limit -= 0.0 if started is None else time.monotonic() - started
+    apart = {} if stream is not None else options["categories"]
+    nested = NestedTable.of(data, apart, but=(*focus, *options.get("alone", ())))
+    if nested.nestings:
+        found = search(
+            nested.apart(data),
+            None if held is None else nested.apart(held),
+            weight=weight,
+            effort=effort,
+            seconds=limit,
+            device=device,
+            options=nested.options(options),
+            focus=[nested.kept()[c] for c in focus],
+            jobs=jobs,
+            progress=progress,
+            seed=seed,
+            size=size,
+            pool=pool,
+        )
+        return replace(found, model=nested.joined(found.model, data, options))
     rows = make_rows(data, weight, "data")
     copula = copula_options(data, options)
     coupled = copula["coupled"]
