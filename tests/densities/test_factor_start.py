@@ -10,6 +10,7 @@ from marginals import build
 from marginals.cells.evidence import Evidence
 from marginals.densities.coupled import CoupledDensity
 from marginals.densities.density import Density
+from marginals.densities.factor_nodes import prior_rows
 from marginals.leaves import CategoricalLeaves
 
 
@@ -139,3 +140,12 @@ def test_time_runs_out_after_one_round() -> None:
     options = {"tensor": "cp", "leaves": "normal", "width": 8, "init": "factors", "factors": 2}
     model = build(rows, categories=dict.fromkeys(range(4), 3), seconds=0.0, **options)
     assert bool(model.log_value(rows).isfinite().all())
+
+
+def test_the_factors_are_worth_as_many_rows_as_components_agree_with_them() -> None:
+    prior = torch.tensor([[0.7, 0.3]]).expand(200, 2)
+    exact = torch.distributions.Binomial(50, prior[:, 0]).sample()
+    apart = 50 * (torch.rand(200) < 0.7).float()  # each component has one code only
+    agree, differ = (prior_rows(torch.stack([n, 50 - n], 1), prior) for n in (exact, apart))
+    assert agree >= 40
+    assert differ == 1.0
