@@ -145,10 +145,12 @@ def search(
     mixed = bool(options["categories"])
     count = round(observed_rows(rows) * (size or len(rows)) / len(rows))
     first = first_recipes(count, len(coupled), effort, gpu, mixed)
-    if is_sharp(data.select(coupled).midpoints()) and effort != "quick":
-        first = sharp_recipes(count, len(coupled)) + first
-    if mixed and effort != "quick" and limit >= _WORTH_NODES:
-        first = node_recipes(count, len(coupled)) + first
+    sharp = effort != "quick" and is_sharp(data.select(coupled).midpoints())
+    placed = mixed and effort != "quick" and limit >= _WORTH_NODES
+    nodes = node_recipes(count, len(coupled), sharp) if placed else []
+    if sharp and nodes and effort == "fast" and not focus:
+        first = []  # steps of training blur such dependence, and seconds allow few of them
+    first = nodes + (sharp_recipes(count, len(coupled)) if sharp else []) + first
     recipes = [
         recipe.building(**(copula if recipe.build["tensor"] == "copula" else options)).seeded(
             seed + i
