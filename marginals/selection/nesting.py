@@ -103,8 +103,12 @@ def find_nestings(data: Evidence, categories: Mapping[int, int]) -> list[Nesting
     [Nesting(column=0, source=1, codes=(0, 0, 0, 1, 1, 1))]
     """
     order = sorted((c for c in categories if categories[c] > 1), key=lambda c: -categories[c])
+    if len(order) < 2:
+        return []
     cells = data.select(order)
-    exact = (cells.lower == cells.upper) & torch.tensor([c not in data.sets for c in order])
+    exact = (cells.lower == cells.upper) & torch.tensor(
+        [c not in data.sets for c in order], device=cells.lower.device
+    )
     codes = torch.where(exact, cells.lower, torch.nan).cpu()  # (N, columns)
     found: dict[int, Nesting] = {}
     for place, source in enumerate(order):
