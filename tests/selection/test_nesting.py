@@ -1,5 +1,7 @@
 """Categorical columns that are functions of others are found, left out and put back."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -135,3 +137,22 @@ def test_members_are_wrapped_one_by_one(model: MDMA) -> None:
     assert mixture.log_weights().detach()[-1].exp().item() == pytest.approx(1 / 402, rel=1e-3)
     # Members that steps of training would blur are not tried.
     assert {member["init"] for member in model.members_} == {"em", "factors"}
+
+
+def test_gaps_are_filled_within_the_group(model: MDMA) -> None:
+    rows = loans(20, seed=1)
+    gaps = rows.assign(sub_grade=None)
+    filled = model.impute(gaps, method="mode")
+    assert (filled["sub_grade"].str[0] == rows["grade"]).all()
+    filled = model.impute(rows.assign(grade=None), method="mode")
+    assert (filled["grade"] == rows["grade"]).all()
+
+
+def test_updates_learn_rows_that_break_the_function(model: MDMA) -> None:
+    new = loans(40, seed=2)
+    new.loc[0, "grade"] = "G" if new["grade"][0] != "G" else "A"
+    again = copy.deepcopy(model)
+    found = again.update(new, max_steps=2)
+    assert np.isfinite([found.before, found.after]).all()
+    rows = again.sample(500, random_state=0)
+    assert (rows["sub_grade"].str[0] == rows["grade"]).mean() > 0.97
