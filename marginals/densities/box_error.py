@@ -6,6 +6,7 @@ from marginals.cells.evidence import Evidence
 from marginals.densities.coupled import CoupledDensity
 from marginals.densities.density import Density
 from marginals.densities.mixture import Mixture
+from marginals.densities.nested_columns import NestedColumns
 from marginals.densities.union import GivenUnion
 from marginals.densities.view import View
 
@@ -34,6 +35,8 @@ def relative_error(density: Density, evidence: Evidence) -> float:
         return relative_error(density.base, evidence)
     if isinstance(density, Mixture):
         return max(relative_error(member, evidence) for member in density.densities)
+    if isinstance(density, NestedColumns):
+        return relative_error(density.inner, density.folded(density.checked(evidence))[0])
     if not isinstance(density, CoupledDensity):
         return 0.0
     found = density.lattices.settle(density.checked(evidence)).evidence

@@ -12,6 +12,7 @@ from marginals.densities.coupled import CoupledDensity
 from marginals.densities.coupled_lattices import CoupledLattices
 from marginals.densities.density import Density
 from marginals.densities.mixture import Mixture
+from marginals.densities.nested_columns import NestedColumns, Nesting
 from marginals.densities.nmdma import NMDMA
 from marginals.densities.tensor_density import TensorDensity
 from marginals.densities.view import View
@@ -184,6 +185,15 @@ DENSITIES: dict[str, _Kind] = {
         Mixture,
         lambda mixture: {"members": [_describe(member) for member in mixture.densities]},
         lambda c: Mixture([_rebuild(member) for member in c["members"]]),
+    ),
+    "nested": _Kind(
+        NestedColumns,
+        lambda nested: {"inner": _describe(nested.inner), **nested.config()},
+        lambda c: NestedColumns(
+            _rebuild(c["inner"]),
+            [Nesting(column, source, tuple(codes)) for column, source, codes in c["nestings"]],
+            c["counts"],
+        ),
     ),
     "nmdma": _Kind(
         NMDMA,

@@ -25,6 +25,7 @@ from marginals.columns.encoding import (
 )
 from marginals.densities import Density, Mixture
 from marginals.densities.coupled import CoupledDensity
+from marginals.densities.nested_columns import NestedColumns
 from marginals.language import parse, parse_conditions
 from marginals.language.conditions import to_cells
 from marginals.numerics.ghk import TOLERANCE
@@ -193,6 +194,8 @@ def _relative_error(density: Density, boxes: Evidence) -> Tensor:
     if isinstance(density, Mixture):
         parts = [_relative_error(member, boxes) for member in density.densities]
         return torch.stack(parts).amax(0)
+    if isinstance(density, NestedColumns):
+        return _relative_error(density.inner, density.folded(boxes)[0])
     if not isinstance(density, CoupledDensity):
         return torch.zeros(len(boxes))
     ranges = (boxes.lower < boxes.upper).sum(1).cpu()  # NaN is no range

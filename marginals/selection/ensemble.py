@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from marginals.densities.build import build
+from marginals.densities.coupled_lattices import CoupledLattices
 from marginals.densities.density import Density
 from marginals.densities.mixture import Mixture
 from marginals.numerics import logsumexp
@@ -24,6 +26,8 @@ _START_SHARE, _LEAST_SECONDS = 0.6, 0.1
 # Of members that take no steps: from which width on the start takes as long as steps do, and the
 # shares of others.
 _WIDE_START, _FACTOR_SHARE, _SMALL_SHARE = 100, 0.6, 0.1
+# Points of a lattice that the range of a held-out row is summed over.
+_MOST_POINTS = 16
 # Members with less weight are dropped.
 _LEAST = 0.01
 # Held-out rows that the even weights of the members kept are worth: few rows say little about them.
@@ -130,12 +134,34 @@ def _fit_member(job: Job, device: str) -> Member | None:
 
 @torch.no_grad()
 def held_out_scores(model: Density, judges: Rows, focus: Sequence[int] = ()) -> Tensor:
-    """Return the log values of rows (V,), or the log conditionals of columns in focus (V F,)."""
+    """Return the log values of rows (V,), or the log conditionals of columns in focus (V F,).
+
+    Ranges of many points of a lattice are taken as continuous, which changes no choice.
+    """
+    with _few_points(model):
+        return _log_values(model, judges, focus)
+
+
+def _log_values(model: Density, judges: Rows, focus: Sequence[int]) -> Tensor:
     joint = model.log_value(judges.evidence).double().cpu()
     if not focus:
         return joint
     others = [model.log_value(judges.evidence.without(c)).double().cpu() for c in focus]
     return (joint[:, None] - torch.stack(others, 1)).flatten()
+
+
+@contextmanager
+def _few_points(model: Density) -> Iterator[None]:
+    """Sum over few points of ranges: the first value of a bounded lattice has hundreds."""
+    parts = [part for part in model.modules() if isinstance(part, CoupledLattices)]
+    before = [part.most_points for part in parts]
+    for part in parts:
+        part.most_points = _MOST_POINTS
+    try:
+        yield
+    finally:
+        for part, most in zip(parts, before, strict=True):
+            part.most_points = most
 
 
 def fit_members(jobs: Sequence[Job], device: str, at_once: int = 1) -> Iterator[Member | None]:

@@ -219,21 +219,29 @@ def sharp_recipes(rows: int, coupled: int) -> list[Recipe]:
     EM fits them in a second. Gradients do not find such dependence, and noise blurs it.
     """
     rank = min(coupled - 1, _MOST_FACTORS)
-    widths = [w for w in (8, 24) if rows >= _ROWS_EACH * w] or [1]
+    widths = [w for w in (8, 24, 64) if rows >= _ROWS_EACH * w] or [1]
     options = [{"tensor": "copula", "width": w, "rank": rank, "init": "em"} for w in widths]
     return [Recipe(option, _training(0.0, 0)) for option in options]
 
 
-def node_recipes(rows: int, coupled: int) -> list[Recipe]:
+def node_recipes(rows: int, coupled: int, sharp: bool = False) -> list[Recipe]:
     """Return mixtures over nodes of few factors, for tables with categories that are not large.
 
     They are fitted by their start, in seconds. Large tables tell more than few factors hold.
+
+    Args:
+        rows: Number of complete rows with as many observed cells as the table.
+        coupled: Number of columns that copula components can couple.
+        sharp: Whether some columns nearly determine each other, so that no other members compete.
     """
     if rows >= _MANY:
         return []
-    sizes = [(_within(rows // 10, 16, 200), _within(int(rows**0.25), 3, 6))]
+    width, factors = _within(rows // 10, 16, 200), _within(int(rows**0.25), 3, 6)
+    sizes = [(width, factors)]
     if rows < 2000:
-        sizes.append((2 * sizes[0][0], sizes[0][1] + 1))
+        sizes.append((2 * width, factors + 1))
+    elif sharp:
+        sizes.insert(0, (width, 2 * factors))
     rank = _within(coupled - 1, 0, _MOST_FACTORS)
     common = {"tensor": "copula", "rank": rank, "init": "factors"}
     return [

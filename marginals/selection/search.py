@@ -27,6 +27,7 @@ from marginals.selection.ensemble import (
     weighted_mean,
 )
 from marginals.selection.folds import fold_jobs, group_scores, split_folds, whole_groups
+from marginals.selection.nesting import NestedTable
 from marginals.selection.processes import LEAST_SECONDS, Pool, fit_in_processes
 from marginals.selection.recipes import (
     SECONDS,
@@ -125,6 +126,26 @@ def search(
     options = {"categories": {}, "atoms": {}, **(options or {})}
     limit = SECONDS[effort][gpu] if seconds is None else seconds
     limit -= 0.0 if started is None else time.monotonic() - started
+    apart = {} if stream is not None else options["categories"]
+    nested = NestedTable.of(data, apart, but=(*focus, *options.get("alone", ())))
+    if nested.nestings:
+        found = search(
+            nested.apart(data),
+            None if held is None else nested.apart(held),
+            weight=weight,
+            effort=effort,
+            seconds=limit,
+            device=device,
+            options=nested.options(options),
+            focus=[nested.kept()[c] for c in focus],
+            aim=aim,
+            jobs=jobs,
+            progress=progress,
+            seed=seed,
+            size=size,
+            pool=pool,
+        )
+        return replace(found, model=nested.joined(found.model, data, options))
     rows = make_rows(data, weight, "data")
     copula = copula_options(data, options)
     coupled = copula["coupled"]
@@ -133,10 +154,12 @@ def search(
     alike = answer_recipes(count, len(coupled), effort, focus) if aim == "answers" else []
     numbers = data.select(coupled).midpoints()
     first = first_recipes(count, len(coupled), effort, gpu, mixed, is_dependent(numbers))
-    if is_sharp(numbers) and effort != "quick":
-        first = sharp_recipes(count, len(coupled)) + first
-    if mixed and effort != "quick" and limit >= _WORTH_NODES:
-        first = node_recipes(count, len(coupled)) + first
+    sharp = effort != "quick" and is_sharp(numbers)
+    placed = mixed and effort != "quick" and limit >= _WORTH_NODES
+    nodes = node_recipes(count, len(coupled), sharp) if placed else []
+    if sharp and nodes and effort == "fast" and not focus:
+        first = []  # steps of training blur such dependence, and seconds allow few of them
+    first = nodes + (sharp_recipes(count, len(coupled)) if sharp else []) + first
     recipes = [
         recipe.building(**(copula if recipe.build["tensor"] == "copula" else options)).seeded(
             seed + i

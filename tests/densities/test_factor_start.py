@@ -10,7 +10,7 @@ from marginals import build
 from marginals.cells.evidence import Evidence
 from marginals.densities.coupled import CoupledDensity
 from marginals.densities.density import Density
-from marginals.densities.factor_nodes import FactorNodes, NodeTable, updated_components
+from marginals.densities.factor_nodes import FactorNodes, NodeTable, prior_rows, updated_components
 from marginals.leaves import CategoricalLeaves
 
 
@@ -151,3 +151,12 @@ def test_narrow_components_far_from_zero_keep_a_covariance() -> None:
     nodes = FactorNodes(table, 8, 1, generator).float()
     found = updated_components(nodes, table)
     assert bool((torch.linalg.eigvalsh(found.covariances) > 0).all())
+
+
+def test_the_factors_are_worth_as_many_rows_as_components_agree_with_them() -> None:
+    prior = torch.tensor([[0.7, 0.3]]).expand(200, 2)
+    exact = torch.distributions.Binomial(50, prior[:, 0]).sample()
+    apart = 50 * (torch.rand(200) < 0.7).float()  # each component has one code only
+    agree, differ = (prior_rows(torch.stack([n, 50 - n], 1), prior) for n in (exact, apart))
+    assert agree >= 40
+    assert differ == 1.0

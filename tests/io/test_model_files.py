@@ -10,6 +10,7 @@ from torch import nn
 
 from marginals.cells import Evidence
 from marginals.densities import NMDMA, CoupledDensity, Density, Mixture, TensorDensity
+from marginals.densities.nested_columns import NestedColumns
 from marginals.io import container
 from marginals.io.model_files import DENSITIES, TENSORS, describe, load_density, rebuild, save
 from marginals.io.safe_files import FileError
@@ -48,6 +49,8 @@ def values(density: Density) -> torch.Tensor:
     for column, count in enumerate(density.categories):
         if count is not None:
             x[:, column] = torch.randint(count, (50,), generator=generator)
+    for nesting in density.nestings if isinstance(density, NestedColumns) else ():
+        x[:, nesting.column] = torch.tensor(nesting.codes).double()[x[:, nesting.source].long()]
     with torch.no_grad():
         found = density.log_value(Evidence.exact(x))
     assert bool(found.isfinite().all())
@@ -85,6 +88,7 @@ def test_registries_hold_every_kind() -> None:
         "tensor": TensorDensity,
         "copula": CoupledDensity,
         "mixture": Mixture,
+        "nested": NestedColumns,
         "nmdma": NMDMA,
     }
     assert all(tensor.kind == name for name, tensor in TENSORS.items())

@@ -17,6 +17,7 @@ from marginals.densities.coupled import CoupledDensity
 from marginals.densities.coupled_lattices import CoupledLattices
 from marginals.densities.density import Density
 from marginals.densities.mixture import Mixture
+from marginals.densities.nested_columns import NestedColumns, Nesting
 from marginals.densities.tensor_density import TensorDensity
 from marginals.leaves import CategoricalLeaves, LeafFamily, Leaves, NeuralLeaves, SharedLeaves
 from marginals.structure import Tree, balanced, flat, random
@@ -394,6 +395,18 @@ def _(kinds: Kinds) -> Density:
 def _(kinds: Kinds) -> Density:
     inner = mixture([generic(CPTensor(3, 2), kinds), generic(ht(chain(3), 3), kinds)], [3, 1])
     return mixture([inner, generic(ht(balanced(3), 3, mera=True), kinds)], [1, 2])
+
+
+@register("nested columns, 4 mixed", [2, None, 4, None])
+def _(kinds: Kinds) -> Density:
+    inner = generic(ht(Tree((0, (1, 2))), 3), kinds[1:])
+    return NestedColumns(inner, [Nesting(0, 2, (1, 0, 1, 1))], [2])
+
+
+@register("nested columns of a copula, 4 mixed", [None, 4, 3, 2])
+def _(kinds: Kinds) -> Density:
+    nestings = [Nesting(3, 1, (0, 1, 1, 0)), Nesting(2, 1, (2, 0, 1, 1))]
+    return NestedColumns(generic_copula(kinds[:2], 3, 0, 0), nestings, [2, 3])
 
 
 @register("mixture of views, 2 columns", [None] * 2)

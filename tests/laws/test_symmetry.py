@@ -12,7 +12,9 @@ from marginals.leaves import Leaves
 from marginals.tensors import ComponentTensor, FullTensor, HierarchicalTensor
 from tests.laws.registry import REGISTRY, boxes_of, build, names, rows_of
 
-PLAIN = [n for n in names(at_least=2) if "mixture" not in n and "view" not in n]
+PLAIN = [
+    n for n in names(at_least=2) if not any(kind in n for kind in ("mixture", "view", "nested"))
+]
 
 
 def relabelled(model: TensorDensity, label: list[int]) -> TensorDensity:

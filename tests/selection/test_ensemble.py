@@ -6,9 +6,10 @@ from torch.testing import assert_close
 
 from marginals import Evidence
 from marginals.selection import ensemble
-from marginals.selection.ensemble import Job, fit_member, mixture_weights
+from marginals.selection.ensemble import Job, fit_member, held_out_scores, mixture_weights
 from marginals.selection.recipes import Recipe
-from marginals.training.batches import make_rows
+from marginals.training.batches import Rows, make_rows
+from tests.laws.registry import generic_copula
 
 
 def test_weights_maximise_the_validation_likelihood() -> None:
@@ -49,3 +50,15 @@ def test_a_member_that_cannot_be_built_is_left_out(monkeypatch: pytest.MonkeyPat
     part = make_rows(Evidence.exact(torch.randn(50, 3)), None, "data")
     recipe = Recipe({"tensor": "cp", "width": 2}, {"max_steps": 3})
     assert fit_member(Job(recipe, part, part), "cpu") is None
+
+
+def test_held_out_rows_are_scored_with_few_points_of_ranges() -> None:
+    """The first value of a bounded lattice holds hundreds of points, which choose no member."""
+    model = generic_copula([None, None], 2, 1, 0, step=0.3)
+    ranges = Evidence.interval(torch.full((3, 2), -torch.inf), torch.tensor([[0.5, 0.2]] * 3))
+    expected = model.log_value(ranges)
+    before = model.lattices.most_points
+    found = held_out_scores(model, Rows(ranges, torch.ones(3)))
+    assert model.lattices.most_points == before
+    assert_close(found, expected, rtol=0, atol=0.01)
+    assert not torch.equal(found, expected)

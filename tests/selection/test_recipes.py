@@ -51,6 +51,9 @@ def test_tables_of_categories_get_components_placed_by_factors() -> None:
     assert [(recipe.build["width"], recipe.build["rank"]) for recipe in some] == [(200, 0)]
     assert all(recipe.fit["max_steps"] == 0 for recipe in few + some)
     assert node_recipes(20_000, 5) == []
+    # With sharp numbers nothing else competes: a second member has more factors.
+    sharp = node_recipes(2500, 1, sharp=True)
+    assert [recipe.build["factors"] for recipe in sharp] == [12, 6]
     # Narrow trees suit few categories in each of many columns.
     survey = first_recipes(2500, 1, "fast", gpu=False, mixed=True)
     assert survey[0].build["width"] < survey[1].build["width"]
