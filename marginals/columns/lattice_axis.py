@@ -38,6 +38,7 @@ _STEPS = 0.8
 _ROWS = 5000  # enough for a deviation
 _NEAR_BOUND = 0.05  # share of the values that may be so near to a bound that no logarithm holds
 _LARGEST_SOFT = 40  # as a power of two
+_OUTLYING = 16  # how many times nearer to a bound than nearly all others the nearest value is
 # Cells of a table, and those on either side of the observed ones: half as many, within limits.
 _MOST_CELLS, _LEAST_MARGIN, _MOST_MARGIN = 8192, 16, 256
 
@@ -372,9 +373,10 @@ def softness(axis: LatticeAxis, values: Floats) -> float:
 
 
 def _unused(away: Floats) -> float:
-    """Return how many steps from a bound there are values, but few; 0 if there are none."""
+    """Return how many steps from a bound there are outliers only; 0 if there are none."""
     steps = 2.0 ** math.floor(math.log2(max(1.0, float(np.quantile(away, _NEAR_BOUND)))))
-    return steps if max(4.0, float(away.min())) < steps < 2.0**_LARGEST_SOFT else 0.0
+    outlying = _OUTLYING * max(1.0, float(away.min())) <= steps
+    return steps if outlying and steps < 2.0**_LARGEST_SOFT else 0.0
 
 
 def _log_ratio(step: Floats, whole: Floats, reach: float) -> Floats:

@@ -30,7 +30,7 @@ _AROUND = 4  # cells on each side that show whether a value is a peak
 _ROUNDS = 4  # atoms found in one round no longer count as neighbours in the next
 # A column is rough if this share of its rows, beyond chance, lies where a density with a deviation
 # of `_BLUR` steps does not expect it: many diamonds have just one carat, hardly any 0.99. In large
-# tables, all values of at least `_FREQUENT` rows are then atoms, if they are few and hold most rows.
+# tables all values of at least `_FREQUENT` rows are then atoms, if they are few and hold most rows.
 # Columns with a deviation of fewer than `_WIDE` steps are too narrow to tell.
 _ROUGH, _BLUR, _REACH, _WIDE = 0.05, 1.5, 8, 8.0
 _MANY_ROWS, _FREQUENT, _MOST_FREQUENT, _MOST = 8000, 10, 400, 0.8
@@ -85,10 +85,10 @@ def find_atoms(values: Any, counts: Any, step: float | None) -> list[int]:
         heavy, excess = _above_smooth(values / step, counts, candidates, least)
     kept = heavy[np.argsort(-excess, kind="stable")[:_MOST_ATOMS]]
     frequent = np.flatnonzero(counts >= _FREQUENT)
-    few = total >= _MANY_ROWS and len(frequent) <= _MOST_FREQUENT
-    if few and counts[frequent].sum() - (total - rest) >= _MOST * rest:
-        if step is None or _roughness(values / step, counts, kept) > _ROUGH:
-            kept = np.union1d(kept, frequent)
+    listed = total >= _MANY_ROWS and len(frequent) <= _MOST_FREQUENT
+    listed = listed and counts[frequent].sum() - (total - rest) >= _MOST * rest
+    if listed and (step is None or _roughness(values / step, counts, kept) > _ROUGH):
+        kept = np.union1d(kept, frequent)
     return sorted(kept.tolist())
 
 

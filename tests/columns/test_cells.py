@@ -300,6 +300,25 @@ def test_too_many_cells_have_no_table() -> None:
     assert 2 * 256 < len(table) < 4096
 
 
+def test_outliers_at_a_bound_do_not_widen_the_steps_of_all() -> None:
+    rng = np.random.default_rng(0)
+    sizes = np.round(rng.normal(6, 1, 5000).clip(4), 2)
+    plain, outlying = (
+        infer(pd.DataFrame({"x": values}), {"x": Continuous(lower=0, resolution=0.01)})["x"]
+        for values in (sizes, np.append(sizes, [0.0, 0.0]))
+    )
+    assert plain.soft == 0
+    axis = outlying.axis
+    assert isinstance(axis, LatticeAxis)
+    with quiet():
+        table = axis.cells(*axis.point(np.array([0.0, sizes.max()]) - outlying.reference))
+    assert table is not None
+    assert 0.8 * table.widths.max() < 0.05  # of the column's deviation
+    # Where values near the bound are no outliers, the scale is a logarithm from there on.
+    trips = np.round(rng.lognormal(1, 0.7, 5000), 2)
+    assert infer(pd.DataFrame({"x": trips}))["x"].soft == 0
+
+
 @pytest.mark.parametrize("kind", [Integer(lower=0), Integer(upper=60), Integer(lower=0, upper=60)])
 def test_soft_bounds_of_lattices(kind: Any) -> None:
     """Steps next to a bound are narrow enough to couple the column, and nothing else changes."""

@@ -130,6 +130,30 @@ def test_atoms_stand_out() -> None:
     assert {30.0, 40.0, 50.0, 60.0, 70.0} <= set(atoms_of(tens, 1.0)) <= set(range(0, 101, 10))
 
 
+def test_all_frequent_values_of_a_rough_column_are_atoms() -> None:
+    rng = np.random.default_rng(0)
+    size = np.exp(rng.normal(0, 0.6, 20_000))
+    # Half the stones are cut to just reach the next tenth: counts jump there and fall off slowly.
+    carats = np.where(rng.random(len(size)) < 0.5, np.ceil(10 * size) / 10, size)
+    carats = np.round(carats + np.abs(rng.normal(0, 0.01, len(size))), 2)
+    distinct, counts = counted(carats)
+    assert atoms_of(carats, 0.01) == distinct[counts >= 10].tolist()
+    assert atoms_of(np.round(size, 2), 0.01) == []  # as frequent, but smooth
+    assert len(atoms_of(carats[:4000], 0.01)) <= 40  # few rows: tables of them would be noise
+
+
+def test_repeated_values_without_a_grid_are_atoms() -> None:
+    rng = np.random.default_rng(0)
+    codes = np.minimum(rng.geometric(0.02, 20_000), 250)
+    values = np.sqrt(codes)  # equal values, at uneven distances
+    distinct, counts = counted(values)
+    assert atoms_of(values, None) == distinct[counts >= 10].tolist()
+    # Next to a value that most rows have, the others are judged by themselves.
+    inflated = np.where(rng.random(20_000) < 0.85, 0.0, rng.random(20_000))
+    inflated[:15] = 0.5
+    assert atoms_of(inflated, None) == [0.0]
+
+
 def test_few_rows_make_no_atoms() -> None:
     values = np.append(np.arange(400) / 10, [20.0] * 15)
     assert atoms_of(values, 0.1) == []

@@ -407,3 +407,16 @@ def test_a_row_of_many_points_does_not_make_all_batches_small() -> None:
     assert sum(part.rows for part in parts) == 40
     assert len(parts) <= 6
     assert max(len(part.evidence) for part in parts) < 20 + 38
+
+
+def test_a_row_that_keeps_several_ranges_has_few_points() -> None:
+    """Each point would cost an integral over the other ranges, in every component."""
+    rows = torch.arange(300.0, dtype=torch.float64)[:, None].expand(-1, 3)
+    cells = Evidence.interval(rows, rows + 1)
+    held = CoupledLattices.of(dict.fromkeys(range(3), uniform_lattice(1.0)(0.0, 300.0)), cells)
+    low, high = rows[:3].clone(), rows[:3] + 1
+    low[1], high[1] = 2.0, 250.0  # three ranges of 248 points
+    low[2, 0], high[2, 0] = 2.0, 250.0  # one range
+    settled = held.settle(Evidence.interval(low, high))
+    assert settled.counts().tolist() == [1, 1, 248]
+    assert (settled.evidence.lower < settled.evidence.upper).sum(1).max() == 3

@@ -8,7 +8,10 @@ import torch
 from sklearn.mixture import GaussianMixture
 
 from marginals import build, fit
+from marginals.cells.evidence import Evidence
 from marginals.densities.coupled import CoupledDensity
+from marginals.densities.em_start import is_dependent
+from marginals.leaves import AtomLeaves
 
 
 def clusters(n: int = 600) -> np.ndarray:
@@ -68,6 +71,37 @@ def test_gaps_and_other_columns() -> None:
     with torch.no_grad():
         started, other = model.log_value(rows).mean(), kernel.log_value(rows).mean()
     assert started > other + 1
+
+
+def test_a_list_of_values_is_counted_as_categories() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3000, 2, generator=generator, dtype=torch.float64)
+    x[:, 1] = x[:, 0] + 0.2 * x[:, 1]
+    # Uneven values, of which each belongs to a part of the other columns' line.
+    listed = (2 * x[:, 0]).round().clamp(-4, 4).exp()
+    points = listed.unique().tolist()
+    rows = torch.column_stack([x, listed])
+    model = build(
+        rows, tensor="copula", width=24, rank=1, init="em", atoms={2: points}, coupled=[0, 1]
+    )
+    family = model.leaves.families[-1]
+    assert isinstance(family, AtomLeaves)
+    masses = model.univariates(Evidence.exact(rows[:, :2].float(), [0, 1]), [2])
+    right = masses.logpdf(rows[:, 2:].float()).exp().mean()
+    assert right > 0.6  # the commonest value has 0.2 of the rows
+    margin = model.log_value(Evidence.exact(torch.tensor(points)[:, None].float(), [2])).exp()
+    shares = torch.tensor([float((listed == point).double().mean()) for point in points])
+    assert torch.allclose(margin.double(), shares.double(), atol=0.01)
+
+
+def test_dependence_is_seen_in_ranks() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2000, 1, generator=generator) + 0.1 * torch.randn(2000, 4, generator=generator)
+    assert is_dependent(x.exp() ** 3)
+    assert not is_dependent(torch.randn(2000, 4, generator=generator))
+    assert not is_dependent(x[:, :1])
+    x[::3, 1] = torch.nan
+    assert is_dependent(x)
 
 
 @pytest.mark.parametrize("init", ["em", "scales"])

@@ -45,6 +45,15 @@ def test_a_single_model_grows_with_the_table() -> None:
     assert given.fit == {"noise": 0.0, "max_steps": 500}
 
 
+def test_dependent_numbers_next_to_categories_get_full_covariances() -> None:
+    for effort in ("fast", "balanced"):
+        plain = first_recipes(50_000, 5, effort, gpu=False, mixed=True)
+        found = first_recipes(50_000, 5, effort, gpu=False, mixed=True, dependent=True)
+        assert [recipe.build["tensor"] for recipe in plain[:2]] == ["ht", "ht"]
+        assert [recipe.build["tensor"] for recipe in found[:2]] == ["copula", "ht"]
+        assert (found[0].build["init"], found[0].build["rank"]) == ("em", 4)
+
+
 def test_tables_of_categories_get_components_placed_by_factors() -> None:
     few, some = node_recipes(300, 5), node_recipes(2500, 1)
     assert [recipe.build["width"] for recipe in few] == [30, 60]
