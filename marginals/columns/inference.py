@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ from marginals.columns.table_relations import about, table_relations
 
 __all__ = ["infer"]
 
-Guess = bool | Literal["smooth"]
+Guess = bool | str  # True, False or "smooth"
 
 _LARGEST = 2**53  # up to here float64 holds every whole number
 _ROWS = 100_000  # examined for notes
