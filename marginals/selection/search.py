@@ -130,7 +130,8 @@ def search(
     coupled = copula["coupled"]
     mixed = bool(options["categories"])
     count = round(observed_rows(rows) * (size or len(rows)) / len(rows))
-    alike = answer_recipes(count, len(coupled), effort, focus) if aim == "answers" else []
+    classes = set(focus) <= set(options["categories"])
+    alike = answer_recipes(count, len(coupled), effort, focus, classes) if aim == "answers" else []
     first = first_recipes(count, len(coupled), effort, gpu, mixed)
     if is_sharp(data.select(coupled).midpoints()) and effort != "quick":
         first = sharp_recipes(count, len(coupled)) + first
