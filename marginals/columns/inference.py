@@ -27,8 +27,6 @@ from marginals.columns.table_relations import about, table_relations
 
 __all__ = ["infer"]
 
-Guess = bool | str  # True, False or "smooth"
-
 _LARGEST = 2**53  # up to here float64 holds every whole number
 _ROWS = 100_000  # examined for notes
 _OBJECT_NUMBERS = {"integer": "whole numbers", "decimal": "decimals"} | dict.fromkeys(
@@ -40,7 +38,7 @@ def infer(
     frame: Any,
     given: Mapping[Name, Kind] | None = None,
     upper: Any = None,
-    guess: Guess = True,
+    guess: bool | str = True,
     unknown: str = "error",
 ) -> Schema:
     """Infer what each column of a table is, and its place on the model's scale.
@@ -97,7 +95,7 @@ def _kind(name: Name, kind: Any) -> Kind:
 
 
 def _column(
-    name: Name, series: Any, kind: Kind | None, upper: Any, guess: Guess, unknown: str
+    name: Name, series: Any, kind: Kind | None, upper: Any, guess: bool | str, unknown: str
 ) -> Column:
     if kind is not None:
         found = _completed(name, series, kind)

@@ -163,7 +163,7 @@ def first_recipes(
 
 
 def answer_recipes(
-    rows: int, coupled: int, effort: Effort, focus: Sequence[int] = ()
+    rows: int, coupled: int, effort: Effort, focus: Sequence[int] = (), classes: bool = False
 ) -> list[Recipe]:
     """Return models whose conditionals are averaged: components with all correlations.
 
@@ -174,15 +174,15 @@ def answer_recipes(
         rows: Number of complete rows with as many observed cells as the table.
         coupled: Number of columns that copula components can couple.
         effort: Effort of the search.
-        focus: Columns whose conditionals are learned; None for all cells alike.
+        focus: Columns whose conditionals are learned; empty for all cells alike.
+        classes: Whether all of these have categories, which fewer components separate.
     """
     if coupled < 2 or rows >= _MANY or effort == "quick":
         return []
     rank, times = min(coupled - 1, _MOST_FACTORS), _TIMES[effort]
     if focus:
-        width = _within(rows // 15, 4, 50)
-        recipe = _copula(width, rank, 0, 0.05).focused(focus)
-        recipes = [recipe] * (_FOCUSED * times)
+        width = _within(rows // (30 if classes else 15), 4, 50)
+        recipes = [_copula(width, rank, 0, 0.05).focused(focus)] * (_FOCUSED * times)
     else:
         most = max(1, rows // _ROWS_EACH)
         recipes = [_copula(min(k, most), rank, 0, 0.1) for k in _SIZES * times]

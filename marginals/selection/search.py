@@ -151,7 +151,8 @@ def search(
     coupled = copula["coupled"]
     mixed = bool(options["categories"])
     count = round(observed_rows(rows) * (size or len(rows)) / len(rows))
-    alike = answer_recipes(count, len(coupled), effort, focus) if aim == "answers" else []
+    classes = set(focus) <= set(options["categories"])
+    alike = answer_recipes(count, len(coupled), effort, focus, classes) if aim == "answers" else []
     numbers = data.select(coupled).midpoints()
     first = first_recipes(count, len(coupled), effort, gpu, mixed, is_dependent(numbers))
     sharp = effort != "quick" and is_sharp(numbers)

@@ -203,7 +203,7 @@ def test_smooth_is_for_numbers_that_are_not_declared() -> None:
     assert infer(frame, guess="smooth")["tip"].kind == Continuous(lower=0, atoms=(0.0,))
     assert isinstance(infer(frame, guess="smooth")["c"].kind, Categorical)
     with pytest.raises(ValueError, match="`guess` to be True, False or 'smooth'"):
-        infer(frame, guess="rough")  # type: ignore[arg-type]
+        infer(frame, guess="rough")
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, unique=True), st.lists(st.floats(-1e7, 1e7)))
