@@ -97,7 +97,7 @@ def is_categorical(arrow_type: Any) -> bool:
 def to_pandas(table: Any) -> pd.DataFrame:
     """Convert an Arrow table; integers and booleans with missing cells keep their type."""
     types = pyarrow("types")
-    frame = table.to_pandas()
+    frame = _signed_codes(table).to_pandas()
     if not isinstance(frame.index, pd.RangeIndex):  # a stored index with a name is a column
         frame = frame.reset_index(drop=frame.index.names == [None])
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -105,6 +105,17 @@ def to_pandas(table: Any) -> pd.DataFrame:
         if nullable and column.null_count and name in frame.columns:
             frame[name] = column.to_pandas(types_mapper=_nullable)
     return frame
+
+
+def _signed_codes(table: Any) -> Any:
+    """Return a table whose dictionaries have int32 codes: older pyarrow reads no others."""
+    pa, types = pyarrow(), pyarrow("types")
+    schema = table.schema
+    for place, field in enumerate(table.schema):
+        if types.is_dictionary(field.type) and types.is_unsigned_integer(field.type.index_type):
+            signed = pa.dictionary(pa.int32(), field.type.value_type, field.type.ordered)
+            schema = schema.set(place, field.with_type(signed))
+    return table if schema is table.schema else table.cast(schema)
 
 
 def _nullable(arrow_type: Any) -> Any:
