@@ -18,6 +18,9 @@ _MOST_AT = 0.95
 # Rows at atoms lack these columns, and each pattern of lacking ones costs as much as a batch.
 _MOST_PATTERNS = 8
 _LOOKED_AT = 4096
+# Share of rows with several open cells from which on held-out rows take longer to score than a tree
+# takes to learn: the value of such a row is a box of each component.
+_MOST_BOXES = 0.05
 
 
 def copula_options(data: Evidence, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,6 +54,19 @@ def copula_options(data: Evidence, options: Mapping[str, Any]) -> dict[str, Any]
         if len(torch.unique(together, dim=0)) <= _MOST_PATTERNS:
             kept.append(column)
     return {**options, "atoms": atoms, "coupled": tuple(sorted([*plain, *kept]))}
+
+
+def has_many_boxes(data: Evidence, coupled: Sequence[int]) -> bool:
+    """Return whether many rows have the open cells of first or last values in two columns or more.
+
+    >>> cells = Evidence.interval(torch.tensor([[-torch.inf, -torch.inf]]), torch.zeros(1, 2))
+    >>> has_many_boxes(cells, [0, 1]), has_many_boxes(cells, [0])
+    (True, False)
+    """
+    cells = data.rows(slice(_LOOKED_AT)).select(list(coupled))
+    # A missing cell has no ends.
+    open_ends = (cells.lower.isinf() ^ cells.upper.isinf()).sum(1)
+    return float((open_ends > 1).double().mean()) > _MOST_BOXES
 
 
 def _at_atoms(cells: Evidence, column: int, points: Sequence[float]) -> Tensor:

@@ -112,12 +112,13 @@ def _fit_member(job: Job, device: str) -> Member | None:
     if limit is not None:
         settings["max_seconds"] = max(_LEAST_SECONDS, limit - (time.monotonic() - begun))
     if job.trained:
-        held = {"validation_fraction": 0.0} if alone else {"validation": judges.evidence}
+        held = {"validation": judges.evidence, "validation_weight": judges.weight}
+        if alone:
+            held = {"validation_fraction": 0.0, "noisy_judges": True}
         result = fit(
             model,
             train.evidence,
             sample_weight=train.weight,
-            validation_weight=None if alone else judges.weight,
             stream=job.stream,
             **{"progress": False, **held, **settings},
         )

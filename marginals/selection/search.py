@@ -16,7 +16,7 @@ from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
 from marginals.densities.em_start import is_dependent, is_sharp
 from marginals.numerics import logsumexp
-from marginals.selection.coupling import copula_options
+from marginals.selection.coupling import copula_options, has_many_boxes
 from marginals.selection.ensemble import (
     Job,
     Member,
@@ -157,6 +157,7 @@ def search(
     first = first_recipes(count, len(coupled), effort, gpu, mixed, is_dependent(numbers))
     sharp = effort != "quick" and is_sharp(numbers)
     placed = mixed and effort != "quick" and limit >= _WORTH_NODES
+    placed = placed and not has_many_boxes(data, coupled)
     nodes = node_recipes(count, len(coupled), sharp) if placed else []
     if sharp and nodes and effort == "fast" and not focus:
         first = []  # steps of training blur such dependence, and seconds allow few of them

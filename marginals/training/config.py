@@ -71,6 +71,8 @@ class FitConfig:
         min_gain: Smallest decrease of the validation loss, in nats per row, that counts as gain.
         noise: Standard deviation of the noise added to exact continuous cells at each step,
             relative to each column's.
+        noisy_judges: If no rows are held out, judge training rows with this noise: else a start
+            sharper than the noise would look better than any step.
         focus: Columns whose conditionals count beside the joint; see `Focus`.
         focus_weight: Weight of log p(a column in focus | a random part of the others) next to
             log p(x).
@@ -100,6 +102,7 @@ class FitConfig:
     max_cuts: int = 6
     min_gain: float = 1e-4
     noise: float = 0.0
+    noisy_judges: bool = False
     focus: tuple[int, ...] = ()
     focus_weight: float = 0.0
     averaging: float = 0.0
@@ -123,7 +126,8 @@ class FitConfig:
                 self._expect(fine, name, f"{what} or None" if optional else what)
         precisions = get_args(Precision)
         self._expect(self.products in precisions, "products", f"one of {list(precisions)}")
-        self._expect(self.amsgrad in (True, False), "amsgrad", "True or False")
+        for name in ("amsgrad", "noisy_judges"):
+            self._expect(getattr(self, name) in (True, False), name, "True or False")
         self._expect(self.compile in (None, True, False), "compile", "True, False or None")
 
     def _make_number(self, name: str, kinds: tuple[Any, ...]) -> None:

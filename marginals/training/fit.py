@@ -130,12 +130,9 @@ class FitRun:
         self.progress = ""
 
     def _judging_rows(self, train: Rows) -> Rows:
-        """Return training rows to judge by, with noise as in training.
-
-        Without it, a start that is sharper than the noise would look better than any step.
-        """
+        """Return training rows to judge by, with the noise of training if the judges are noisy."""
         config, rows = self.config, sample(train, _MOST_JUDGING, self.config.seed)
-        if not config.noise:
+        if not (config.noise and config.noisy_judges):
             return rows
         return moved(rows, self.noise, self.noise.draw(len(rows), config.seed, -1))
 

@@ -42,7 +42,7 @@ DEFINED = (
     *("a rate of 0.1", "and 0.03 for others", "constant rate of 0.01", "by 0.01 / s²"),
     *("within 2.5 % of the axis", "127.0.0.1", "such as 1, 0.01, 5", "at least 0.3 % of the rows"),
     *("more noise (0.02 to 0.15)", "beyond 0.999", "6.5 standard errors", "is 0.3. Any other"),
-    *("within 0.2 % for a normal",),
+    *("within 0.2 % for a normal", "within 0.01 of the exact CDF", "a CDF by up to 0.002"),
     *("exp(score) < 0.01", "| hepmass | -22.0", "| sachs | -6.65", "| power | 1.7"),
 )
 

@@ -188,12 +188,12 @@ def test_a_worse_fit_leaves_the_start(settings: dict[str, object]) -> None:
     assert same(weights(model), before)
 
 
-def test_training_rows_judge_with_the_noise_of_training() -> None:
+def test_noisy_judges_have_the_noise_of_training() -> None:
     """Else a start that is sharper than the noise would be kept whatever the steps find."""
     generator = torch.Generator().manual_seed(0)
     z = torch.randn(300, 1, generator=generator)
     x = torch.cat([z, z + 1e-3 * torch.randn(300, 1, generator=generator)], 1)
     model = build(x, tensor="copula", width=1, rank=1, init="em")
     settings = {"noise": 0.2, "max_steps": 60, "evaluate_every": 20, "learning_rate": 0.03}
-    found = fit(model, x, validation_fraction=0.0, **settings)
+    found = fit(model, x, validation_fraction=0.0, noisy_judges=True, **settings)
     assert found.best_step > 0
