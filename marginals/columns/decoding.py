@@ -188,10 +188,10 @@ def _times(column: Column, numbers: Floats, missing: Flags) -> Any:
     whole = np.clip(away + np.int64(column.reference), *_bounds(column))
     if family(column.dtype) == "span":
         values = whole.view(f"m8[{name}]")
-        values[missing] = np.timedelta64("NaT", name)
+        values[missing] = np.array("NaT", values.dtype)
         return pd.Series(values).array
     values = whole.view(f"M8[{name}]")
-    values[missing] = np.datetime64("NaT", name)
+    values[missing] = np.array("NaT", values.dtype)
     own, series = zone(column.dtype), pd.Series(values)
     return (series if own is None else series.dt.tz_localize("UTC").dt.tz_convert(own)).array
 
