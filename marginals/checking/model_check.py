@@ -23,7 +23,7 @@ from marginals.synthesis.pair_distances import pair_differences
 from marginals.training.progress_bar import ProgressBar
 
 _CALIBRATED = 1000  # rows whose cells are each predicted from the others, in the seconds below
-_CALIBRATION_SECONDS, _CALIBRATED_AT_ONCE = 20.0, 100
+_CALIBRATION_SECONDS, _FIRST_ROWS, _CALIBRATED_AT_ONCE = 20.0, 5, 100
 _FEWEST_DRAWS = 2000  # so that a share of 2 % has a small error in a small table, too
 _MOST_COLUMNS = 100  # columns whose pairs are compared: 4,950 pairs
 _MOST_PAIRS = 200  # worst pairs whose association is measured
@@ -112,11 +112,13 @@ class _Steps:
 
 def _levels(density: Density, cells: Evidence, random: np.random.Generator) -> Floats:
     """Return the levels of as many rows as there is time for, (B, n)."""
-    end, parts = time.perf_counter() + _CALIBRATION_SECONDS, []
-    for part in cells.batches(_CALIBRATED_AT_ONCE):
-        parts.append(levels_of(density, part, random))
+    end, parts, first, count = time.perf_counter() + _CALIBRATION_SECONDS, [], 0, _FIRST_ROWS
+    # Few rows first: a row with open cells in several coupled columns can take a second.
+    while first < len(cells):
+        parts.append(levels_of(density, cells.rows(slice(first, first + count)), random))
         if time.perf_counter() > end:
             break
+        first, count = first + count, min(2 * count, _CALIBRATED_AT_ONCE)
     return np.concatenate(parts)
 
 

@@ -330,5 +330,5 @@ def test_calibration_stops_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch
     model = MDMA(width=2, max_steps=5, random_state=0).fit(frame)
     monkeypatch.setattr(model_check, "_CALIBRATION_SECONDS", -1.0)
     report = model.check(frame, questions=5)
-    assert "calibration was checked on 100 rows" in " ".join(report.notes)
-    assert report.calibration["rows"].tolist() == [100, 100]
+    assert "calibration was checked on 5 rows" in " ".join(report.notes)
+    assert report.calibration["rows"].tolist() == [5, 5]
