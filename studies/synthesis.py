@@ -213,6 +213,7 @@ STUDIES = (
         figures,
         facts,
         grid={"table": "tables", "model": "models"},
+        parts=("alone",),
         page="synthesis",
     ),
 )
