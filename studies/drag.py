@@ -135,6 +135,6 @@ STUDIES = (
         measure,
         tables,
         grid={"drag": "drags"},
-        page=None,
+        page="explorer",
     ),
 )
