@@ -147,29 +147,8 @@ def search(
         )
         return replace(found, model=nested.joined(found.model, data, options))
     rows = make_rows(data, weight, "data")
-    copula = copula_options(data, options)
-    coupled = copula["coupled"]
-    mixed = bool(options["categories"])
     count = round(observed_rows(rows) * (size or len(rows)) / len(rows))
-    classes = set(focus) <= set(options["categories"])
-    alike = answer_recipes(count, len(coupled), effort, focus, classes) if aim == "answers" else []
-    numbers = data.select(coupled).midpoints()
-    first = first_recipes(count, len(coupled), effort, gpu, mixed, is_dependent(numbers))
-    sharp = effort != "quick" and is_sharp(numbers)
-    placed = mixed and effort != "quick" and limit >= _WORTH_NODES
-    placed = placed and not has_many_boxes(data, coupled)
-    nodes = node_recipes(count, len(coupled), sharp) if placed else []
-    if sharp and nodes and effort == "fast" and not focus:
-        first = []  # steps of training blur such dependence, and seconds allow few of them
-    first = nodes + (sharp_recipes(count, len(coupled)) if sharp else []) + first
-    recipes = [
-        recipe.building(**(copula if recipe.build["tensor"] == "copula" else options)).seeded(
-            seed + i
-        )
-        for i, recipe in enumerate(alike or first)
-    ]
-    if focus and not alike:
-        recipes = focused_recipes(recipes, focus)
+    alike, recipes = _recipes(data, count, effort, limit, options, gpu, focus, aim, seed)
     with ProgressBar(progress, limit) as bar:
         alone = jobs is None and limit < _WORTH_PROCESSES
         processes = 1 if alone else process_count(jobs, effort, device)
@@ -189,6 +168,50 @@ def search(
         if effort == "quick":
             return run.twice(train, judges, rows, recipes)
         return run.in_rounds(train, judges, recipes, effort, seed)
+
+
+def _recipes(
+    data: Evidence,
+    rows: int,
+    effort: Effort,
+    seconds: float,
+    options: Mapping[str, Any],
+    gpu: bool,
+    focus: Sequence[int],
+    aim: str,
+    seed: int,
+) -> tuple[bool, list[Recipe]]:
+    """Return the recipes for a table, and whether their models get equal weights.
+
+    Args:
+        data: The rows.
+        rows: Number of complete rows with as many observed cells.
+        effort, seconds, gpu: How many models there can be.
+        options, focus, aim, seed: As for `search`.
+    """
+    copula = copula_options(data, options)
+    coupled = copula["coupled"]
+    mixed = bool(options["categories"])
+    classes = set(focus) <= set(options["categories"])
+    alike = answer_recipes(rows, len(coupled), effort, focus, classes) if aim == "answers" else []
+    numbers = data.select(coupled).midpoints()
+    first = first_recipes(rows, len(coupled), effort, gpu, mixed, is_dependent(numbers))
+    sharp = effort != "quick" and is_sharp(numbers)
+    placed = mixed and effort != "quick" and seconds >= _WORTH_NODES
+    placed = placed and not has_many_boxes(data, coupled)
+    nodes = node_recipes(rows, len(coupled), sharp) if placed else []
+    if sharp and nodes and effort == "fast" and not focus:
+        first = []  # steps of training blur such dependence, and seconds allow few of them
+    first = nodes + (sharp_recipes(rows, len(coupled)) if sharp else []) + first
+    recipes = [
+        recipe.building(**(copula if recipe.build["tensor"] == "copula" else options)).seeded(
+            seed + i
+        )
+        for i, recipe in enumerate(alike or first)
+    ]
+    if focus and not alike:
+        recipes = focused_recipes(recipes, focus)
+    return bool(alike), recipes
 
 
 def observed_rows(rows: Rows) -> int:
