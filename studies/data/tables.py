@@ -131,5 +131,9 @@ TABLES: dict[str, Reader] = {
     "bfi": _csv("tables", "psych_bfi.csv", drop=("rownames",)),
     "cardio": _array("adbench", "6_cardio", "X"),
     "page-blocks": _array("adbench", "27_PageBlocks", "X"),
+    "iris": lambda _: datasets.load_iris(as_frame=True).data,
+    "wine": lambda _: datasets.load_wine(as_frame=True).data,
+    "airquality": _csv("tables", "datasets_airquality.csv", drop=("rownames",)),
+    **{name: _array("density", name, "train") for name in ("gas", "hepmass", "protein", "power")},
     "pima": _csv("tables", "MASS_Pima.tr2.csv", drop=("rownames",)),
 }

@@ -124,7 +124,12 @@ MODULES = {
     **{"missing": "missing", "causal": "causal"},
     **{"density": "likelihood", "appendix": "appendix", "universality": "universality"},
     **{"copulas": "copulas", "anomalies-missing": "anomalies"},
-    **{"likelihood": "likelihood", "starts": "likelihood", "members": "likelihood"},
+    **{
+        "default": "plain_default",
+        "likelihood": "likelihood",
+        "starts": "likelihood",
+        "members": "likelihood",
+    },
     **{"information-tasks": "information", "independence": "independence"},
     **{"causal-speed": "causal", "anomalies": "anomalies", "imputation": "imputation"},
     **{"prediction": "prediction", "synthesis": "synthesis", "speed": "speed"},
