@@ -46,7 +46,7 @@ def fit_gmm(split: Split, seed: int) -> Fitted:
     if len(rows) < len(split.train):
         model = _mixture(split.train, *chosen, seed, start=model)
     settings = {"components": chosen[0], "reg_covar": chosen[1], "search_rows": len(rows)}
-    return Fitted(model.score_samples, model.sample, settings, model.score_samples)
+    return Fitted(model.score_samples, model.sample, settings, model.score_samples, model=model)
 
 
 def _mixture(

@@ -90,7 +90,9 @@ def over_cells(score: Callable[[Rows], Rows], rows: Rows, widths: Rows, seed: in
 def answers(score: Callable[[Rows], Rows], train: Rows, rows: Rows, seed: int) -> float:
     """Hide a random cell of each row and return the mean CRPS of its conditional given the others.
 
-    The conditional is looked at on quantiles of the training rows and a margin beyond their ends.
+    The conditional is the joint density along the column, normalised over quantiles of the training
+    rows and a margin beyond their ends. That serves every model with a density, in the same way; an
+    answer is no finer than the distance between two quantiles.
 
     Args:
         score: Rows to log densities.
@@ -101,42 +103,19 @@ def answers(score: Callable[[Rows], Rows], train: Rows, rows: Rows, seed: int) -
     Returns:
         The mean over rows, in standard deviations of the columns.
     """
-    units = np.nanstd(train, axis=0)
-    ends = np.linspace(0.05, 0.5, 10)
-    levels = np.linspace(0, 1, ANSWER_POINTS - 20)
-    inner = np.nanquantile(train, levels, axis=0)
-    values = [
-        np.unique(np.r_[own[0] - ends * unit, own, own[-1] + ends * unit])
-        for own, unit in zip(inner.T, units, strict=True)
-    ]
-    return crps_of_conditionals(score, values, units, rows, seed)
-
-
-def crps_of_conditionals(
-    score: Callable[[Rows], Rows], values: Sequence[Rows], units: Rows, rows: Rows, seed: int
-) -> float:
-    """Hide a random cell of each row and return the mean CRPS of its conditional given the others.
-
-    The conditional is the joint density along the column, normalised over given values. That serves
-    every model with a density, in the same way; an answer is no finer than these values.
-
-    Args:
-        score: Rows to log densities.
-        values: The values of each column at which the density is looked at, sorted.
-        units: The unit of each column in the mean.
-        rows: Complete rows to hide cells of.
-        seed: Seed of the hidden cells.
-    """
     hidden = np.random.default_rng(seed).integers(rows.shape[1], size=len(rows))
     found = []
     for j in np.unique(hidden):
-        own, unit, looked = rows[hidden == j], units[j], values[j]
-        asked = np.repeat(own[None], len(looked), 0)  # (V, B, D)
-        asked[:, :, j] = looked[:, None]
-        logs = score(asked.reshape(-1, rows.shape[1])).reshape(len(looked), -1)
-        logs += np.log(np.gradient(looked))[:, None]
+        own, unit = rows[hidden == j], np.nanstd(train[:, j])
+        inner = np.nanquantile(train[:, j], np.linspace(0, 1, ANSWER_POINTS - 20))
+        ends = np.linspace(0.05, 0.5, 10) * unit
+        values = np.unique(np.r_[inner[0] - ends, inner, inner[-1] + ends])  # (V,)
+        asked = np.repeat(own[None], len(values), 0)  # (V, B, D)
+        asked[:, :, j] = values[:, None]
+        logs = score(asked.reshape(-1, rows.shape[1])).reshape(len(values), -1)
+        logs += np.log(np.gradient(values))[:, None]
         masses = np.exp(logs - logsumexp(logs, axis=0))
-        given = (looked / unit, masses, own[:, j] / unit)
+        given = (values / unit, masses, own[:, j] / unit)
         found.append(mass_crps(*(torch.as_tensor(x, dtype=torch.float64) for x in given)))
     return float(torch.cat(found).mean())
 
