@@ -82,7 +82,9 @@ def _of_column(column: Cells, frame: pd.DataFrame, place: int) -> list[Rule]:
     if len(values) < _REPEATS:
         return []
     if not column.number or (len(distinct) <= _FEW and counts.min() >= _REPEATS):
-        return [_values(column, distinct, frame, place)]
+        # Good and Turing: the next row has a value of its own as often as rows seen had one.
+        chance = float((counts == 1).sum() / len(values))
+        return [_values(column, distinct, frame, place, chance)]
     name, low, high = column.name, distinct[0], distinct[-1]
     ends = frame[name].min(), frame[name].max()
     # The next row is beyond the largest of n with probability 1 / (n + 1).
@@ -108,13 +110,15 @@ def _of_column(column: Cells, frame: pd.DataFrame, place: int) -> list[Rule]:
     return rules
 
 
-def _values(column: Cells, distinct: Floats, frame: pd.DataFrame, place: int) -> Rule:
+def _values(
+    column: Cells, distinct: Floats, frame: pd.DataFrame, place: int, chance: float
+) -> Rule:
     if column.number:
         listed = sorted(frame[column.name].dropna().unique())
         text = f"{column.name} in {{{', '.join(map(_shown, listed))}}}"
     else:
         text = f"{column.name} has one of its {len(distinct)} values"
-    return Rule(text, "values", (place,), lambda x: ~np.isnan(x) & ~np.isin(x, distinct))
+    return Rule(text, "values", (place,), lambda x: ~np.isnan(x) & ~np.isin(x, distinct), chance)
 
 
 def _leaves_grid(values: Floats, start: float, step: float, unit: float) -> Flags:

@@ -52,14 +52,15 @@ def shown_by_numbers(kind: Continuous | Integer, values: Floats, dtype: str) -> 
     if len(values) < _ROWS or not (np.abs(values) < _LARGEST).all():
         return None
     distinct, counts = np.unique(values, return_counts=True)
-    if len(distinct) < 2:
-        return None
     number = int if isinstance(kind, Integer) else _decimal(dtype)
+    if len(distinct) == 1:
+        return Shown(Discrete((number(distinct[0]),)), reasons=("always the same value",))
     if is_table(counts):
         table = Discrete(tuple(number(value) for value in distinct))
         return Shown(table, reasons=(f"{len(distinct)} values, each often",))
     eps = float(np.finfo(float_type(dtype)).eps)
-    step = _useful(infer_step(distinct, counts, eps), distinct, counts)
+    grid = infer_step(distinct, counts, eps)
+    step = _useful(grid, distinct, counts)
     whole = step is not None and step.step == 1 and step.offset == 0 and not step.off
     if isinstance(kind, Continuous) and whole:
         kind, number = Integer(), int
@@ -74,7 +75,8 @@ def shown_by_numbers(kind: Continuous | Integer, values: Floats, dtype: str) -> 
     if isinstance(kind, Integer) and (step is None or step.step == 1):
         return Shown(Integer(*ends, tuple(masses)), None, reasons)
     if step is None:
-        return Shown(Continuous(*ends, None, tuple(masses)), None, reasons)
+        found = Continuous(*ends, None, tuple(masses))
+        return Shown(found, None, reasons, rounding=_fine_rounding(grid, found))
     resolution = int(step.step) if isinstance(kind, Integer) else step.step
     found = Continuous(*ends, resolution, tuple(masses))
     return Shown(found, step.offset, (f"multiples of {_text(step)}", *reasons), _off_note(step))
@@ -95,7 +97,7 @@ def smooth_numbers(kind: Continuous | Integer, values: Floats, dtype: str) -> Sh
         return None
     distinct, counts = np.unique(values, return_counts=True)
     if len(distinct) < 2:
-        return None
+        return shown_by_numbers(kind, values, dtype)
     if 2 * len(distinct) < len(values) and len(distinct) <= _MOST_ROUNDED:
         rounding = Rounding(tuple(distinct.tolist()))
         return Shown(Continuous(), reasons=("smooth, rounded to values seen",), rounding=rounding)
@@ -164,6 +166,21 @@ def _useful(step: Step | None, distinct: Any, counts: Any) -> Step | None:
     spread = np.sqrt(np.average((distinct - mean) ** 2, weights=counts))
     repeated = len(distinct) < 0.5 * counts.sum()
     return step if spread / step.step <= (_FINEST if repeated else _FINE) else None
+
+
+def _fine_rounding(step: Step | None, kind: Continuous) -> Rounding | None:
+    """Return how draws of a continuous column get back on a grid that is too fine to matter.
+
+    Without an atom there, a bound is no value: the first and last multiples lie within it.
+    """
+    if step is None:
+        return None
+    inner = [
+        None if end is None else end if end in kind.atoms else end + side * step.step
+        for end, side in ((kind.lower, 1), (kind.upper, -1))
+    ]
+    lower, upper = (None if end is None else float(end) for end in inner)
+    return Rounding((), float(step.step), float(step.offset), lower, upper)
 
 
 def _on_grid(atoms: list[int], distinct: Any, step: Step | None, eps: float) -> list[int]:

@@ -18,6 +18,7 @@ _OFF = 0.01  # share of values that may lie off the grid
 _OFF_FACTOR = 0.002  # share of rows, whatever they repeat, that a multiple of a step may miss
 _HEAVY = 0.02  # share of the rows at which a repeated value stops counting
 _DIGITS = 12  # decimals at most
+_MOST_STEPS = 1e10  # between the extremes: a finer grid is an accident of binary fractions
 _CLOSE = 0.1  # largest rounding error of a float, in steps, that still shows a grid
 _CHANCE = 1e-4  # probability that values without a common factor seem to have one
 _FEW = 3  # distinct values below which any set of numbers lies on a grid
@@ -63,6 +64,8 @@ def infer_step(values: Any, counts: Any = None, eps: float = 2.0**-52) -> Step |
     found = _decimal_step(every[part], weights[part], counts[part], eps)
     if found is None:
         return _any_step(every, counts, eps)
+    if np.ptp(every) > _MOST_STEPS * found.step:
+        return None
     return _checked(found, _off(every, found, eps), counts)
 
 

@@ -144,6 +144,8 @@ def _extremes(source: Tensor, others: Tensor, count: int) -> tuple[Tensor, Tenso
 def _is_shown(source: Tensor, column: Tensor) -> bool:
     """Return whether enough rows could have broken a function that they obey."""
     seen = ~(source.isnan() | column.isnan())
+    if not bool(seen.any()):
+        return False
     source, column = source[seen].long(), column[seen].long()
     pairs, counts = torch.unique(torch.stack([source, column], 1), dim=0, return_counts=True)
     if len(source) < _REPEATS * len(pairs):

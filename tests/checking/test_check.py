@@ -332,3 +332,11 @@ def test_calibration_stops_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch
     report = model.check(frame, questions=5)
     assert "calibration was checked on 5 rows" in " ".join(report.notes)
     assert report.calibration["rows"].tolist() == [5, 5]
+
+
+def test_new_categories_are_expected_where_many_occur_once() -> None:
+    table = pd.DataFrame({"name": [f"n{i}" for i in range(90)] + ["n0"] * 10})
+    drawn = pd.DataFrame({"name": [f"m{i}" for i in range(50)] + ["n0"] * 50})
+    random = np.random.default_rng(0)
+    rule = broken_rules(aligned(table, drawn), table, random).iloc[0]
+    assert (rule["broken"], rule["chance"], rule["off"]) == (0.5, 0.89, False)

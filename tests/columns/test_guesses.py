@@ -53,6 +53,7 @@ TIMES = pd.Timestamp("2020-03-01") + pd.to_timedelta(RNG.integers(0, 10**6, ROWS
         ),
         (np.where(NORMAL < 0, 36, 60), Discrete([36, 60]), "int64; 2 values, each often"),
         (np.where(NORMAL < 0, 0.1, 0.7).astype("f4"), Discrete([0.1, 0.7]), "2 values"),
+        (np.where(NORMAL < 0, 7.0, np.nan), Discrete([7.0]), "always the same value"),
         (RNG.beta(1, 1, ROWS), Continuous(0, 1), "between 0 and 1"),
         (TIMES, Continuous(resolution=pd.Timedelta("1s")), "steps of 0 days 00:00:01"),
         (TIMES.floor("15min"), Continuous(resolution=pd.Timedelta("15min")), "00:15:00"),
@@ -193,6 +194,31 @@ def test_smooth_numbers_are_rounded_when_they_come_back(values: Any, rounding: A
         assert set(draws) <= set(values)
     if rounding is not None and rounding.lower is not None:
         assert draws.min() >= 0
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "least"),
+    [
+        (NORMAL.round(6), Continuous(), None),
+        ((1e4 * GAMMA).round(2) + 0.01, Continuous(lower=0), 0.01),
+        (np.where(NORMAL < 0, 0, (1e4 * GAMMA).round(2)), Continuous(lower=0, atoms=(0.0,)), 0.0),
+    ],
+)
+def test_draws_of_a_fine_grid_lie_on_it(values: Any, kind: Any, least: float | None) -> None:
+    schema = infer(pd.DataFrame({"x": values}))
+    assert schema["x"].kind == kind
+    rounding = schema["x"].rounding
+    assert rounding is not None
+    assert rounding.lower == least
+    model, _ = encode_values(schema, "x", values)
+    drawn = decode(schema, model[:, None] * 1.0001, ["x"])["x"].to_numpy()
+    np.testing.assert_allclose(drawn, drawn.round(6 if least is None else 2), atol=1e-12)
+    # Whatever is drawn can occur.
+    assert not schema["x"].axis.wrong(drawn).any()
+
+
+def test_accidents_of_binary_fractions_are_no_grid() -> None:
+    assert infer(pd.DataFrame({"x": GAMMA * 100 + 1e-10}))["x"].rounding is None
 
 
 def test_smooth_is_for_numbers_that_are_not_declared() -> None:

@@ -156,3 +156,10 @@ def test_updates_learn_rows_that_break_the_function(model: MDMA) -> None:
     assert np.isfinite([found.before, found.after]).all()
     rows = again.sample(500, random_state=0)
     assert (rows["sub_grade"].str[0] == rows["grade"]).mean() > 0.97
+
+
+def test_columns_that_are_never_observed_together_are_no_functions() -> None:
+    zone = zones()
+    gap = torch.arange(len(zone)) % 2 == 0
+    group = torch.where(gap, torch.nan, zone // 3)
+    assert find_nestings(table(torch.where(gap, zone, torch.nan), group), {0: ZONES, 1: 2}) == []
