@@ -44,7 +44,7 @@ class CheckReport:
         checked: number of rows checked.
         draws: number of rows drawn from the model.
         seconds: time taken.
-        notes: what was left out, and why.
+        notes: what was skipped, and why.
     """
 
     columns: pd.DataFrame

@@ -48,7 +48,7 @@ class ConditionalScore:
         patterns: where the hidden cells come from: "the table's gaps", "the training rows' gaps",
             "random" or "columns".
         seconds: time taken.
-        notes: what was left out, and why.
+        notes: what was skipped, and why.
     """
 
     columns: pd.DataFrame
