@@ -16,9 +16,9 @@
 # Deliveries come late on rainy days and over long distances, and late ones earn small tips. Does
 # rain delay them, or is it the traffic that rain brings? And how much would less traffic help?
 #
-# Correlation cannot say. Conditional independence says some of it: the PC algorithm removes an
-# edge when two columns are independent given others, and directs edges where that pattern allows
-# only one direction.
+# Correlation cannot tell. Conditional independence can, in part: the PC algorithm removes an edge
+# when two columns are independent given others, and directs an edge when the pattern of
+# independences allows only one direction.
 
 # %%
 import matplotlib.pyplot as plt
@@ -46,8 +46,8 @@ truth = nx.DiGraph(
 # %% [markdown]
 # ## What correlation shows
 #
-# Rain, traffic, delay and tip all correlate with each other. As evidence of cause and effect, that
-# is worthless.
+# Rain, traffic, delay and tip all correlate with each other. That says nothing about cause and
+# effect.
 
 # %%
 print(trips.corr("spearman").round(2).to_string())
@@ -70,8 +70,8 @@ print(f"rain and delay given traffic: p = {through.pvalue:.2f}")
 #
 # PC repeats this for all pairs. Some directions follow from independences alone: traffic and
 # distance are independent, but dependent given the delay, so both must point *at* it. The
-# direction between rain and traffic does not follow, and the result says so; that weather comes
-# before traffic is knowledge, which we add as tiers.
+# direction between rain and traffic does not follow, so the result leaves it open. We know that
+# weather comes before traffic, and add this background knowledge as tiers.
 
 # %%
 blind = causal_graph(model, alpha=0.01)
@@ -87,10 +87,10 @@ print(f"edges that differ from the truth: {shd(informed, truth)}")
 # %% [markdown]
 # ## From a graph to an effect
 #
-# How much later does a delivery come if traffic rises by one unit *by itself*? The graph tells
-# what to hold fixed: rain is behind traffic, so compare deliveries with the same rain and distance
-# (the back-door adjustment). A model of the joint distribution does the averaging: the mean delay
-# at each row's own rain and distance, with the traffic set by us.
+# How much later is a delivery if traffic rises by one unit *by itself*? The graph shows what to
+# hold fixed: rain causes traffic, so compare deliveries with the same rain and distance (the
+# back-door adjustment). A model of the joint distribution does the averaging: the mean delay at
+# each row's own rain and distance, with the traffic that we set.
 #
 # Tips, by contrast, must *not* be held fixed. They are an effect of the delay, and conditioning on
 # an effect hides the cause.
@@ -113,8 +113,7 @@ print(
 # %% [markdown]
 # ## The picture
 #
-# Left: what correlates. Right: what causes what, as found from the same table with the tiers
-# above.
+# Left: what correlates. Right: what causes what, found from the same table with the tiers above.
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")

@@ -14,13 +14,13 @@
 # # Gaps and censoring
 #
 # How long does a pump last? A plant has 1,500 of them, installed over five years. Most still run
-# today: for those we know only that they have lasted *at least* so long. Temperatures come from
-# sensors that fail, most often on the older design.
+# today: all we know is that they have lasted *at least* until now. Temperatures come from sensors
+# that fail, most often on the older design.
 #
 # Two shortcuts are common, and both are wrong. Dropping pumps that still run keeps the ones that
 # broke early. Dropping rows without a temperature keeps mostly the newer design. Here we do
-# neither: a running pump enters the likelihood as the interval from its age to infinity, and a
-# missing temperature is integrated out.
+# neither: the lifetime of a running pump enters the likelihood as the interval from its age to
+# infinity, and a missing temperature is integrated out.
 
 # %%
 import matplotlib.pyplot as plt
@@ -52,9 +52,9 @@ print(f"still running: {runs.mean():.0%}; without a temperature: {silent.mean():
 # %% [markdown]
 # ## Fit
 #
-# Two frames hold the two ends of each cell. They differ only where a pump still runs: at least
-# `today`, at most infinity. Missing temperatures stay NaN. A lifetime is positive, which we
-# declare.
+# Two frames hold the lower and upper ends of each cell. They differ only where a pump still runs:
+# at least `today`, at most infinity. Missing temperatures stay NaN. We declare that lifetimes are
+# positive.
 
 # %%
 lower = pd.DataFrame(
@@ -78,8 +78,8 @@ shortcut = MDMA(**settings).fit(lower[~runs & ~silent])
 # %% [markdown]
 # ## Answers
 #
-# Survival is one query, `P(lifetime > t | evidence)`. It may leave the temperature open, give it
-# exactly, or as a range.
+# Survival is one query, `P(lifetime > t | evidence)`. The evidence may omit the temperature, give
+# it exactly, or as a range.
 
 # %%
 months = np.arange(6, 61, 6)
@@ -119,8 +119,8 @@ exact = np.exp(-((48 / heat) ** SHAPE)).mean() / np.exp(-((24 / heat) ** SHAPE))
 print(f"model {another:.2f}, truth {exact:.2f}")
 
 # %% [markdown]
-# And what of a pump that broke after ten months with its sensor dead: how hot did it run? The
-# model answers backwards as easily as forwards. An early death points to heat.
+# And how hot did a pump run that broke after ten months with a dead sensor? The model answers
+# backwards as easily as forwards. An early failure points to heat.
 
 # %%
 usual = model.mean("temperature", given={"design": "new"})
@@ -130,8 +130,8 @@ print(f"usually {usual:.0f} °C, after an early death {early:.0f} °C")
 # %% [markdown]
 # ## The picture
 #
-# Survival by design and temperature. The solid lines are the model's, the dashed ones the truth,
-# and the dotted ones what the shortcut would have told the maintenance department.
+# Survival by design and temperature: solid lines for the model, dashed lines for the truth, and
+# dotted lines for what the shortcut would have told the maintenance department.
 
 # %%
 figure, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")

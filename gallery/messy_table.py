@@ -13,11 +13,11 @@
 # %% [markdown]
 # # A messy table, from first look to answers
 #
-# A dealer's list of used cars: dates, kilometres, prices rounded to 10, a fuel written as text,
-# repair bills that are mostly zero, and gaps everywhere. We look at it, fit it once without
-# cleaning anything, and then ask what a buyer would ask.
+# A dealer's list of used cars: dates, kilometres, prices rounded to 10, fuel as text, repair bills
+# that are mostly zero, and gaps everywhere. We look at it, fit it once without cleaning anything,
+# and then answer a buyer's questions.
 #
-# We made the table ourselves, so at the end every answer can be compared with the truth.
+# The table is simulated, so at the end every answer can be compared with the truth.
 
 # %%
 import matplotlib.pyplot as plt
@@ -61,8 +61,7 @@ cars.head()
 # %% [markdown]
 # ## First look
 #
-# Count the gaps, and see how few rows are complete. Dropping the others would throw away a third
-# of the table.
+# Count the gaps and the complete rows. Dropping all others would discard a third of the table.
 
 # %%
 gaps = cars.isna().mean()
@@ -73,22 +72,22 @@ print(f"complete rows: {complete:.0%}")
 # %% [markdown]
 # ## Fit
 #
-# One call, with gaps, dates and text as they are. A single model with few steps keeps this page
-# quick; `MDMA()` without settings takes about 15 seconds and chooses by itself.
+# One call fits the table, with gaps, dates and text unchanged. A single model with few steps keeps
+# this page quick; `MDMA()` without settings takes about 15 seconds and chooses by itself.
 #
-# Read the schema before any answer. It says how each column was understood, and why: prices in
-# steps of 10, kilometres in steps of 100, and a probability of its own for a repair bill of 0. If
-# something is wrong here, correct it with `columns={...}`.
+# Read the schema before any answer. It shows the kind of each column and the reason for it: prices
+# in steps of 10, kilometres in steps of 100, and an atom for a repair bill of 0. If something is
+# wrong here, correct it with `columns={...}`.
 
 # %%
 model = MDMA(tensor="copula", width=12, max_steps=250, random_state=0).fit(cars)
 print(model.schema_)
 
 # %% [markdown]
-# ## Ask
+# ## Query
 #
-# Evidence may be exact, a range or a set, and whatever is not mentioned is averaged over. A
-# question may also be a string.
+# Evidence may be exact, a range or a set, and columns that are not mentioned are averaged over. A
+# query may also be a string.
 
 # %%
 known = {"registered": TODAY - pd.Timedelta(4 * 365.25, "D"), "fuel": "diesel"}
@@ -110,7 +109,7 @@ print(model.query("P(repairs = 0 | fuel = petrol, km > 150000)"))
 # %% [markdown]
 # ## Were the answers right?
 #
-# The true process answers the same questions by counting.
+# Counting draws from the true process answers the same questions.
 
 # %%
 same = listings(400_000, seed=2, age=4, fuel="diesel")

@@ -13,10 +13,10 @@
 # %% [markdown]
 # # A model in SQL
 #
-# Analysts live in databases. Once fitted, a model joins them there: `register` adds it to a DuckDB
+# Analysts work in databases, and a fitted model can join them there: `register` adds it to a DuckDB
 # connection as functions of rows, and probabilities, quantiles, filled gaps and draws become part
-# of ordinary statements. The table is the wine data of scikit-learn with one measurement in eight
-# lost.
+# of ordinary statements. The table is scikit-learn's wine data with one measurement in eight
+# missing.
 
 # %%
 import duckdb
@@ -51,8 +51,8 @@ marginals.sql.register(database, model, "wine", ignore=["bottle"])
 # %% [markdown]
 # ## Which bottles are odd?
 #
-# `wine_tail` is the share of the model's own draws that are as extreme as the row. It is fair to
-# rows with gaps.
+# `wine_tail` is the share of the model's own draws that are at least as extreme as the row. Rows
+# with and without gaps are comparable.
 
 # %%
 odd = database.sql("""
@@ -64,8 +64,8 @@ print(odd.round(3).to_string(index=False))
 # %% [markdown]
 # ## Whose labels fell off?
 #
-# Bottles without a cultivar get the probability of each, from whatever else was measured. One
-# statement, any pattern of gaps.
+# For bottles without a cultivar, compute the probability of each one from the measurements that
+# exist. One statement handles any pattern of gaps.
 
 # %%
 labels = (
@@ -88,7 +88,7 @@ print(f"{right:.0%} of {len(labels)} lost labels are guessed right")
 # %% [markdown]
 # ## Aggregates over filled gaps
 #
-# Averages of the observed cells alone ignore what the rest of the row says about a gap.
+# Averages of the observed cells alone ignore what the rest of the row reveals about a gap.
 # `wine_filled` is the table without gaps, ready for any `GROUP BY`.
 
 # %%
@@ -125,7 +125,7 @@ print(f"the bands hold {coverage:.0%} of all bottles, measured or lost")
 # ## The picture
 #
 # The bands hold 80 % of the wines of each cultivar. Filled dots were in the table; rings are
-# bottles of which proline was lost, drawn at the value that the model never saw.
+# bottles whose proline was missing, drawn at the true value, which the model never saw.
 
 # %%
 figure, ax = plt.subplots(figsize=(6.4, 3.8), layout="constrained")

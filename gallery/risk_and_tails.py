@@ -14,11 +14,11 @@
 # # A risk question: tails and copulas
 #
 # An insurer covers storm damage in two counties. Each has its own large losses, and a big storm
-# hits both. Reinsurance pays what the two lose together on one day beyond a limit. What is a fair
+# hits both. Reinsurance pays the part of their joint daily loss above a limit. What is a fair
 # price?
 #
-# The margins alone cannot say. What matters is how often the counties are hit *together*, which is
-# the copula's business. We learn the copula from ten years of stormy days, and take the margins
+# The margins alone cannot answer that. What matters is how often the counties are hit *together*,
+# which the copula describes. We learn the copula from ten years of stormy days and take the margins
 # from elsewhere: here a family whose tail reaches beyond the largest loss on record.
 
 # %%
@@ -65,10 +65,10 @@ print(f"Kendall's tau: model {tau:.3f}, truth {true_tau:.3f}")
 # ## Tails, at a threshold
 #
 # Given that the coast has one of its worst days in twenty, how likely is the same inland?
-# Independence says 5 %. A tail coefficient always belongs to a threshold: report it with one, and
-# do not read it beyond the data. The limit for ever rarer days is 0 in every model of this
-# library, while a t copula's is not. At one day in a thousand, with two or three such days on
-# record, neither the model nor the data can tell.
+# Under independence, 5 %. A tail coefficient always belongs to a threshold: report both, and do
+# not extrapolate beyond the data. The limit for ever rarer days is 0 in every model of this
+# library, but not for a t copula. At one day in a thousand, with two or three such days on record,
+# neither the model nor the data can tell.
 
 # %%
 truth = storms(2_000_000, seed=2)
@@ -111,8 +111,8 @@ print(
 )
 
 # %% [markdown]
-# Conditional questions come for free: the coast reports 15 million before noon, so what should the
-# inland office expect?
+# Conditional queries need no extra work: the coast reports 15 million before noon, so what should
+# the inland office expect?
 
 # %%
 quiet = book.ppf([0.5, 0.9], "inland")

@@ -13,9 +13,9 @@
 # %% [markdown]
 # # Synthetic data, with its report
 #
-# A hospital may not share its patients, but may share a table like theirs. We fit the diabetes
-# study that comes with scikit-learn, draw as many patients as it has, and then ask three questions
-# of the result. Do columns and pairs look real? Is any row a copy? And does an analysis of the
+# A hospital may not share its patients' records, but may share a table like theirs. We fit the
+# diabetes study that comes with scikit-learn, draw as many patients as it has, and then examine
+# the result. Do columns and pairs look real? Is any row a copy? And does an analysis of the
 # synthetic table reach the conclusions of the real one?
 
 # %%
@@ -40,8 +40,8 @@ fitted.describe().round(1)
 # %% [markdown]
 # ## Draw
 #
-# Ages are whole numbers and the body mass index has one decimal. The model knows, and its draws
-# have them too: a synthetic age of 51.37 would give the table away at once.
+# Ages are whole numbers and the body mass index has one decimal. The model infers this, and its
+# draws follow it: a synthetic age of 51.37 would give the table away at once.
 
 # %%
 model = MDMA(tensor="copula", width=3, max_steps=300, random_state=0).fit(fitted)
@@ -51,9 +51,9 @@ synthetic.head()
 # %% [markdown]
 # ## The report
 #
-# The AUC is that of boosted trees which try to tell real rows from synthetic ones: 0.5 is a coin
-# toss. Copies are judged by distance: a synthetic row should be no closer to a real one than
-# another real patient is. Rows set aside say how close that is.
+# The AUC measures how well boosted trees tell real rows from synthetic ones: 0.5 is a coin toss.
+# Copies are found by distance: a synthetic row should be no closer to a real one than another real
+# patient is. Held-out rows show how close that is.
 
 # %%
 report = synthesis_report(fitted, synthetic, holdout=unseen)
@@ -77,7 +77,7 @@ for name, found in (("synthetic", report), ("shuffled", broken)):
 # %% [markdown]
 # ## Is it any use?
 #
-# Train on synthetic patients, test on real ones that nobody has seen. The regression loses little.
+# Train on synthetic patients and test on held-out real ones. The regression loses little.
 
 # %%
 numbers = ["age", "bmi", "pressure", "lipids", "glucose"]
@@ -93,15 +93,15 @@ real_skill, own_skill, lost_skill = skill(fitted), skill(synthetic), skill(shuff
 print(f"R²: real {real_skill:.2f}, synthetic {own_skill:.2f}, shuffled {lost_skill:.2f}")
 
 # %% [markdown]
-# A word of caution. A low AUC and no copies are not a proof of privacy: the report finds rows that
-# are too close to real ones, and cannot show that nothing about a patient can be learnt.
+# A low AUC and no copies do not prove privacy: the report finds rows that are too close to real
+# ones, but it cannot show that nothing about a patient can be learnt.
 #
 # ## The picture
 #
 # Left: real and synthetic patients. Middle: dependence of each pair of columns, synthetic against
-# real, on the diagonal if it is kept; shuffling puts everything near zero. Right: the distance to
-# the nearest fitted patient, for synthetic patients and for real ones that were set aside. A curve
-# to the left of the grey one would mean copies.
+# real, on the diagonal if it is preserved; shuffling puts everything near zero. Right: the distance
+# to the nearest fitted patient, for synthetic patients and for held-out real ones. A curve to the
+# left of the grey one would mean copies.
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(9.5, 3.2), layout="constrained")

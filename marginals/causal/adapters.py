@@ -25,15 +25,15 @@ EXTRA = "marginals[causal]"
 def register_causal_learn(name: str = NAME) -> type:
     """Register the test with causal-learn, for `pc(data, indep_test=name, tester=model)`.
 
-    `tester` is a fitted model, tested at the rows it was fitted to, or anything else that
-    `causal_graph` accepts. Only the number of columns of `data` is read, which must match. Without
-    `tester`, a default model is fitted to `data`.
+    `tester` is a fitted model, tested on its fitted rows, or anything else that `causal_graph`
+    accepts. Only the number of columns of `data` is read, and it must match. Without `tester`, a
+    default model is fitted to `data`.
 
     Args:
         name: name of the test.
 
     Returns:
-        the registered class.
+        The registered class.
     """
     cit = optional("causallearn.utils.cit", EXTRA)
 
@@ -71,8 +71,8 @@ class PgmpyTest:
 
     Args:
         model: a fitted model, or anything else that `causal_graph` accepts.
-        data: rows to test at; by default the fitted rows.
-        options: options of the tests, see `marginals.queries.independence_test`.
+        data: rows to test on; by default the fitted rows.
+        options: options of the tests; see `marginals.queries.independence_test`.
     """
 
     def __init__(self, model: Any, data: Any = None, **options: Any) -> None:
@@ -113,10 +113,10 @@ def tigramite_test(
     One model of the lagged table, see `lagged`, serves all tests. tigramite chooses the rows of
     each test (masks, missing samples, the start of the series) and the model transforms them.
 
-    tigramite is under the GPL; install it yourself: pip install tigramite.
+    tigramite is licensed under the GPL and installed separately: pip install tigramite.
 
     Args:
-        model: a model fitted to `lagged(frame, max_lag)`; None fits a default one at the first
+        model: a model fitted to `lagged(frame, max_lag)`; None fits a default model at the first
             test.
         max_lag: largest lag in any test, conditions included: twice tigramite's `tau_max` for
             PCMCI, 0 for tables that are not time series.
@@ -174,7 +174,7 @@ def tigramite_test(
 
 
 def lagged(frame: pd.DataFrame, max_lag: int) -> pd.DataFrame:
-    """Return each row of a series with the rows before it: columns "x", "x[t-1]", "x[t-2]", ...
+    """Add lagged values to each row of a series, as columns "x", "x[t-1]", "x[t-2]", ...
 
     Args:
         frame: the series, in order of time.

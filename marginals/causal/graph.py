@@ -32,7 +32,7 @@ class CausalGraph:
             appears both ways. Edges have the attributes `kind`, "directed" or "undirected", and
             `pvalue`, the largest p-value of the tests that kept them.
         names: names of the columns.
-        tests: every test run: x, y, given, statistic, pvalue, n.
+        tests: all tests that ran: x, y, given, statistic, pvalue, n.
         alpha: level of the tests.
         seconds: duration of the search, without the fit.
     """
@@ -67,7 +67,8 @@ class CausalGraph:
         """Write the graph for other programs, in the format of the file's suffix.
 
         Args:
-            path: file that ends in .graphml, .json (networkx's node-link form) or .dot (Graphviz).
+            path: a file name ending in .graphml, .json (networkx's node-link form) or .dot
+                (Graphviz).
         """
         target = Path(path)
         suffix = target.suffix.lower()
@@ -98,26 +99,26 @@ def causal_graph(
     data: Any = None,
     **options: Any,
 ) -> CausalGraph:
-    """Find the causal graph of columns by causal-learn's PC (stable), with a model's tests.
+    """Find the causal graph of columns by causal-learn's stable PC, with a model's tests.
 
-    One fit serves all tests, and each column is transformed once for each set of columns it is
-    tested given. Rows with missing cells are used; the test option `incomplete` decides what
-    happens where a column conditioned on is missing. PC assumes that all common causes are among
-    the columns and that independences in the data come from the graph alone.
+    One fit serves all tests, and each column is transformed once for each conditioning set. Rows
+    with missing cells are used; the test option `incomplete` decides what happens if a column to
+    condition on is missing. PC assumes that all common causes are among the columns, and that
+    independences in the data come from the graph alone.
 
     Needs causal-learn: pip install "marginals[causal]".
 
     Args:
-        model_or_df: a table, whose rows are each tested under a model fitted to the others, see
-            `cross_fit`; a fitted model, tested at the rows it was fitted to or at `data`; or any
-            object with `names` and `independence_test(x, y, given=...)`.
+        model_or_df: a table, each row of which is tested under a model fitted to other rows, see
+            `cross_fit`; a fitted model, tested on its fitted rows or on `data`; or any object with
+            `names` and `independence_test(x, y, given=...)`.
         alpha: level of the tests: a p-value above it separates two columns.
         max_cond_vars: most columns to condition on; by default as many as PC needs.
         background_knowledge: a dict with lists of edges (from, to) under "required" and
             "forbidden", and lists of columns from the earliest to the latest under "tiers"; or
-            causal-learn's `BackgroundKnowledge`. A required edge is kept whatever the tests say.
-        data: rows to test at.
-        options: options of the tests, see `marginals.queries.independence_test`.
+            causal-learn's `BackgroundKnowledge`. A required edge is kept whatever the tests find.
+        data: rows to test on.
+        options: options of the tests; see `marginals.queries.independence_test`.
     """
     if not 0 < alpha < 1:
         raise ValueError(f"Expected `alpha` to lie between 0 and 1; got {alpha}.")

@@ -14,11 +14,11 @@ Convention = Literal["usual", "cdt"]
 def shd(first: Any, second: Any, convention: Convention = "usual") -> int:
     """Count the edges by which two graphs over the same columns differ.
 
-    "usual" counts pairs of columns whose edge differs: missing, extra, reversed, or directed in one
-    graph only counts one. "cdt" is SHD(D) of the Causal Discovery Toolbox with
-    `double_for_anticausal`, which the MDMA paper reports: it counts entries of the adjacency
-    matrix, in which an undirected edge has two. A reversed edge then counts two, as does a missing
-    or extra undirected edge, and everything else one.
+    "usual" counts pairs of columns whose edge differs: an edge that is missing, extra, reversed, or
+    directed in only one graph counts one. "cdt" is SHD(D) of the Causal Discovery Toolbox with
+    `double_for_anticausal`, which the MDMA paper reports. It counts entries of the adjacency
+    matrix, where an undirected edge has two: a reversed edge counts two, as does a missing or extra
+    undirected edge, and everything else counts one.
 
     Args:
         first, second: networkx graphs, `CausalGraph` or adjacency frames: [a, b] is true for the
@@ -48,7 +48,7 @@ def adjacency(graph: Any, name: str = "graph") -> pd.DataFrame:
     """Return a graph as a frame of booleans: [a, b] for a -> b, and [b, a] too if undirected.
 
     Args:
-        graph: a networkx graph, a `CausalGraph` or such a frame.
+        graph: a networkx graph, a `CausalGraph` or a frame in this form.
         name: name of the argument in errors.
 
     >>> import networkx as nx

@@ -28,7 +28,7 @@ __all__ = [
 @final
 @dataclass(frozen=True)
 class Exact:
-    """The cell has this value.
+    """A cell with this value.
 
     Args:
         value: the value.
@@ -40,11 +40,11 @@ class Exact:
 @final
 @dataclass(frozen=True)
 class Interval:
-    """The cell lies between two ends; None leaves a side open, and both sides is missing.
+    """A cell between two ends. None leaves a side open; a cell open on both sides is missing.
 
     Args:
         low, high: the ends.
-        low_closed, high_closed: whether the cell may equal an end.
+        low_closed, high_closed: whether the interval includes each end.
 
     >>> Interval(20, 30, low_closed=True)
     Interval(low=20, high=30, low_closed=True, high_closed=False)
@@ -66,7 +66,7 @@ class Interval:
 @final
 @dataclass(frozen=True)
 class OneOf:
-    """The cell has one of these values; without any, it cannot be.
+    """A cell with one of these values; without values, the cell is impossible.
 
     Args:
         values: the values.
@@ -78,7 +78,7 @@ class OneOf:
 @final
 @dataclass(frozen=True)
 class AnyOf:
-    """The cell lies in one of these intervals or has one of these values.
+    """A cell that lies in one of these intervals or has one of these values.
 
     Args:
         parts: values and intervals, which may overlap.
@@ -93,14 +93,15 @@ NOTHING = OneOf(())
 
 
 def as_cell(value: Any, owner: str = "a cell") -> Cell:
-    """Return the cell that a user's value means.
+    """Convert a value as users write it to a cell.
 
-    A scalar is exact, a pair (low, high) the interval low < x <= high, a set or list one of its
-    values or intervals, and None, NaN, NA or NaT missing. Equal ends are an exact value.
+    A scalar is an exact value, and a pair (low, high) is the interval low < x <= high, or an exact
+    value if its ends are equal. A set or list means one of its values or intervals. None, NaN, NA
+    and NaT are missing.
 
     Args:
-        value: as in a dict of evidence.
-        owner: named in errors, such as "column 'age'".
+        value: a value from a dict of evidence.
+        owner: what errors call the cell's owner, such as "column 'age'".
 
     >>> as_cell((20, None)), as_cell({3}), as_cell(float("nan")) == MISSING
     (Interval(low=20, high=None, low_closed=False, high_closed=False), OneOf(values=(3,)), True)

@@ -18,23 +18,24 @@ Known = float | int | tuple[float | None, float | None] | set[int] | frozenset[i
 @final
 @dataclass(frozen=True)
 class Evidence:
-    """B rows of evidence about some columns; all other columns are missing.
+    """Hold B rows of evidence about some columns; all other columns are missing.
 
     A cell is exact (`lower == upper`), the interval (lower, upper], missing (NaN in both) or
     impossible (`lower > upper`); in a categorical column it may also be a set of codes. Build
     evidence with `exact`, `interval` or `of`.
 
-    The last five arguments are facts about all rows. They save work and never change an answer;
-    each method keeps those that stay true; `with_facts`, `with_distinct` and `observed` find them.
+    The last five arguments are facts that hold for all rows. They save work and never change an
+    answer. Each method keeps the facts that remain true; `with_facts`, `with_distinct` and
+    `observed` find them.
 
     Args:
         columns: the columns, each once.
         lower, upper: the bounds of the cells, (B, n).
         sets: by column, a mask (B, C) or (1, C) of the allowed categories.
-        intervals: no other column holds an interval or an impossible cell.
-        exact_columns: columns in which every cell is known to be exact.
+        intervals: columns that may hold an interval or an impossible cell; no others do.
+        exact_columns: columns in which every cell is exact.
         patterns: if not empty, the observed columns of each row are one of these sets.
-        distinct_cells: columns with few distinct cells, and which of these each row has.
+        distinct_cells: columns with few distinct cells, and the cell that each row has.
         valid_for: the `categories` of the density that has checked these columns and codes.
 
     >>> Evidence.exact(torch.tensor([[1.0, torch.nan]]))
@@ -55,7 +56,7 @@ class Evidence:
 
     @staticmethod
     def exact(x: Tensor, columns: Sequence[int] | None = None) -> "Evidence":
-        """Give the values `x` (B, n) of some columns (all by default); NaN is missing."""
+        """Build evidence from values `x` (B, n) of `columns`, all by default; NaN is missing."""
         x = _matrix(x, "x")
         names = _names(columns, x.shape[1])
         _refuse(x.isinf(), names, "to be finite or NaN", "Use `Evidence.interval` for open ends.")
@@ -63,7 +64,7 @@ class Evidence:
 
     @staticmethod
     def interval(lower: Tensor, upper: Tensor, columns: Sequence[int] | None = None) -> "Evidence":
-        """Give cells (lower, upper]; equal bounds are an exact value, NaN is missing.
+        """Build evidence from cells (lower, upper]; equal bounds are exact values, NaN is missing.
 
         >>> Evidence.interval(torch.tensor([[-torch.inf, 2.0]]), torch.tensor([[0.0, 2.0]]))
         Evidence(1 row: column 0 interval, column 1 exact)
@@ -80,7 +81,7 @@ class Evidence:
 
     @staticmethod
     def of(known: Mapping[int, Known], dtype: torch.dtype | None = None) -> "Evidence":
-        """Build a row of `dtype` from a dict `known`: numbers, pairs (None is open), sets of codes.
+        """Build a row of `dtype` from a dict `known` of numbers, pairs (None is open) or code sets.
 
         >>> Evidence.of({0: 1.5, 2: (None, 3.0), 3: {0, 2}})
         Evidence(1 row: column 0 exact, column 2 interval, column 3 set)
@@ -404,7 +405,7 @@ class Evidence:
 
 
 def as_evidence(known: Any) -> Evidence:
-    """Return `known` as evidence: a dict for `Evidence.of`, a tensor for `Evidence.exact`, None."""
+    """Convert `known` to evidence: a dict by `Evidence.of`, a tensor by `Evidence.exact`, None."""
     if isinstance(known, Evidence):
         return known
     if known is None:

@@ -16,36 +16,35 @@ _PARTS = ("margins", "pairs", "calibration", "questions", "rules")
 @final
 @dataclass(frozen=True)
 class CheckReport:
-    """Say how far to trust a model on a table; `print` shows it as text.
+    """Hold a report on how far to trust a model on a table; `print` shows it as text.
 
-    Each frame has a column `off`: differences that chance does not explain (3.5 standard errors)
-    and that exceed 0.02.
+    Each frame has a column `off` that marks differences above 0.02 that chance does not explain
+    (3.5 standard errors).
 
     Args:
-        columns: the columns to look at first: a line for each, from worst to best, with what
-            exceeds chance in its margin, its worst pair and its calibration, the share of its
-            questions that are off, the share of draws that break one of its rules, and the sum of
-            these, `score`.
-        margins: a line per column: the Kolmogorov or total variation `distance` between the table
+        columns: one line per column, from worst to best: the excess over chance in its margin, its
+            worst pair and its calibration, the share of its questions that are off, the share of
+            draws that break one of its rules, and the sum of these, `score`.
+        margins: one line per column: the Kolmogorov or total variation `distance` between the table
             and the model's exact marginal, its `noise` (the mean by chance), `pvalue`, and the
             shares of `missing` and `impossible` cells.
-        pairs: a line per pair of columns, from worst to best: the `distance` between table and
-            draws over bins of both, the part of it that the worse column explains `alone`, its
-            `noise` and `pvalue`; and for the worst pairs an association, as in `synthesis_report`,
-            in the `table` and in the `model`'s draws.
-        calibration: a line per column: the Kolmogorov `distance` between its levels given the
-            other columns and uniform ones, its `noise` and `pvalue`, and the `coverage` of the
-            central 90 % interval.
-        questions: plain questions in the query language: the `model`'s answer, the `table`'s, its
-            standard `error` and number of `rows`.
-        rules: rules that every row checked obeys: the share of draws that are `broken`, and the
-            share expected by `chance`.
+        pairs: one line per pair of columns, from worst to best: the `distance` between table and
+            draws over bins of both columns, the part of it that the worse column explains `alone`,
+            its `noise` and `pvalue`; for the worst pairs also an association, as in
+            `synthesis_report`, in the `table` and in the `model`'s draws.
+        calibration: one line per column: the Kolmogorov `distance` between its levels given the
+            other columns and the uniform distribution, its `noise` and `pvalue`, and the
+            `coverage` of the central 90 % interval.
+        questions: plain questions in the query language: the answers of `model` and `table`, the
+            standard `error` of the table's answer, and its number of `rows`.
+        rules: rules that every checked row obeys: the share of draws that break them, `broken`,
+            and the share expected by `chance`.
         levels: the levels behind `calibration`, (rows, columns), NaN where missing.
         rows: number of rows in the table.
         checked: number of rows checked.
         draws: number of rows drawn from the model.
         seconds: time taken.
-        notes: what was left out, and why.
+        notes: what was skipped, and why.
     """
 
     columns: pd.DataFrame

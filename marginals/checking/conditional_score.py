@@ -32,22 +32,23 @@ _SCORES = ("crps", "coverage", "log_loss", "brier", "accuracy", "log_score")
 @final
 @dataclass(frozen=True)
 class ConditionalScore:
-    """Say how good a model's answers for hidden cells are; `print` shows it as text.
+    """Hold the scores of a model's answers for hidden cells; `print` shows them as text.
 
     Args:
-        columns: a line per column: its hidden `cells`; of numbers and times the `crps`, in standard
-            deviations of the column, and the `coverage` of the central 90 % interval; of categories
-            the `log_loss`, the `brier` score and the `accuracy` of the most likely one; and the
-            `log_score`, the mean of log p(cell | observed cells of its row). Values on a lattice,
-            atoms and categories have masses, other numbers a density per standard deviation.
-        log_scores: log p(hidden cells | observed cells) of each row scored, all of its hidden cells
-            together, in the same units.
+        columns: one line per column: its number of hidden `cells`; for numbers and times the
+            `crps`, in the column's standard deviations, and the `coverage` of the central 90 %
+            interval; for categories the `log_loss`, the `brier` score and the `accuracy` of the
+            most likely one; and the `log_score`, the mean of log p(cell | observed cells of its
+            row). Values on a lattice, atoms and categories count by their mass, other numbers by
+            their density per standard deviation.
+        log_scores: log p(hidden cells | observed cells) of each scored row, for all of its hidden
+            cells together, in the same units.
         rows: number of rows in the table.
-        hidden: which cells of the rows scored were hidden, (rows, columns).
+        hidden: which cells of the scored rows were hidden, (rows, columns).
         patterns: where the hidden cells come from: "the table's gaps", "the training rows' gaps",
             "random" or "columns".
         seconds: time taken.
-        notes: what was left out, and why.
+        notes: what was skipped, and why.
     """
 
     columns: pd.DataFrame
@@ -60,7 +61,7 @@ class ConditionalScore:
 
     @property
     def summary(self) -> dict[str, float]:
-        """Return the means over all hidden cells, and that of the rows' joint `log_score`."""
+        """Return the means over all hidden cells, and the mean joint `log_score` of a row."""
         weights = self.columns["cells"].to_numpy(dtype=np.float64)
         found: dict[str, float] = {"cells": int(weights.sum()), "rows": len(self.hidden)}
         for name in _SCORES[:-1]:
@@ -110,9 +111,9 @@ def score_conditional(
 
     Args:
         model: a fitted model, or a marginal or conditional of one.
-        x: a table with some of the model's columns; other columns are left out.
-        columns: the columns to hide in every row; None hides cells as gaps fall.
-        gaps: rows whose gaps are imitated if the table has none.
+        x: a table with some of the model's columns; other columns are ignored.
+        columns: the columns to hide in every row; None imitates the pattern of gaps.
+        gaps: rows whose gaps to imitate if the table has none.
         rows: the most rows to score; a larger table is sampled.
         random_state: seed for rows and cells.
     """

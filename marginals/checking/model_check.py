@@ -38,13 +38,13 @@ def check(
     progress: bool | None = None,
     random_state: Any = 0,
 ) -> CheckReport:
-    """Say how far to trust a model on a table; see `MDMA.check`.
+    """Report how far to trust a model on a table; see `MDMA.check`.
 
     Args:
         model: a fitted model, or a marginal or conditional of one.
-        x: a table with some of the model's columns; other columns are left out.
+        x: a table with some of the model's columns; other columns are ignored.
         rows: the most rows to check; a larger table is sampled.
-        questions: about how many plain questions to ask.
+        questions: approximate number of plain questions.
         progress: show a progress bar; None shows it on a terminal only.
         random_state: seed for rows, questions and draws.
     """

@@ -70,7 +70,7 @@ def causal(
 ) -> None:
     """Find which columns cause which, by the PC algorithm with independence tests.
 
-    An edge printed as -- could point either way: the rows do not decide.
+    An edge printed as -- could point either way: the data do not determine its direction.
     """
     for target in output or []:
         _check_target(target)

@@ -24,10 +24,10 @@ Picture = Annotated[
     str | None, typer.Option("--plot", metavar="FILE", help="Draw the report: PNG, PDF or SVG.")
 ]
 Rows = Annotated[
-    int, typer.Option("--rows", min=2, help="The most rows to check; of more, a random sample.")
+    int, typer.Option("--rows", min=2, help="The most rows to check; a larger table is sampled.")
 ]
 Questions = Annotated[
-    int, typer.Option("--questions", min=0, help="About how many plain questions to ask.")
+    int, typer.Option("--questions", min=0, help="Approximate number of plain questions.")
 ]
 
 
@@ -51,10 +51,10 @@ def check(
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
-    """Say how far to trust a model on a table: margins, pairs, calibration, questions, rules.
+    """Report how far to trust a model on a table: margins, pairs, calibration, questions, rules.
 
-    A difference is off if it exceeds 3.5 standard errors plus 0.02. Rows that were not fitted give
-    the fairest report.
+    A difference is off if it exceeds 3.5 standard errors plus 0.02. Held-out rows give the fairest
+    report.
     """
     from marginals.checking import check as checked
     from marginals.engines.model_columns import renamed

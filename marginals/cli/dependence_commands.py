@@ -51,7 +51,7 @@ def independence(
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
-    """Test whether columns are independent, perhaps given others, at the rows of a table."""
+    """Test whether columns are independent, optionally given others, on the rows of a table."""
     import pandas as pd
 
     fitted = load_model(model)

@@ -10,11 +10,11 @@ from marginals.cli.models import load_model
 from marginals.cli.output import note
 from marginals.runtime.extras import optional
 
-# Rows of the data that are held in memory; of more, a random sample.
+# Rows of the data that are held in memory; a larger table is sampled.
 _MOST_ROWS = 100_000
 
 Data = Annotated[
-    str | None, typer.Option("--data", metavar="FILE", help="A table to show beside the model.")
+    str | None, typer.Option("--data", metavar="FILE", help="A table to show next to the model.")
 ]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free port.")]
 Host = Annotated[
@@ -46,9 +46,9 @@ def explore(
     seed: options.Seed = 0,
     format: options.Format = None,
 ) -> None:
-    """Explore a model by hand: set or brush a column, and every marginal moves.
+    """Explore a model by hand: set or brush a column, and every marginal follows.
 
-    The page is served on this machine alone, at an address with a random token, until Ctrl-C.
+    Serve the page locally, at an address with a random token, until Ctrl-C.
     """
     for module in ("starlette", "uvicorn"):
         optional(module, "marginals[explore]")

@@ -41,8 +41,8 @@ Rows = Annotated[
     typer.Option(
         "--rows",
         min=1,
-        help="The most rows in memory. Of more, Parquet and Arrow tables are streamed, and of text "
-        "files a random sample is fitted.",
+        help="The most rows in memory. Larger Parquet and Arrow tables are streamed; larger text "
+        "files are sampled.",
     ),
 ]
 Effort = Annotated[
@@ -73,7 +73,7 @@ Checkpoint = Annotated[
     typer.Option(
         "--checkpoint",
         metavar="FILE",
-        help="Resume the streamed fit of a single model from this file; kept current.",
+        help="Resume the streamed fit of a single model from this file, and keep it current.",
     ),
 ]
 RunsOn = Annotated[
@@ -134,7 +134,7 @@ def fit(
 ) -> None:
     """Learn the joint distribution of a table and write it to a file.
 
-    Of a Parquet or Arrow table with more than --rows rows, all rows are streamed; of a text file, a
+    A Parquet or Arrow table with more than --rows rows is streamed. From a larger text file, a
     random sample is fitted, with every category of the whole file. Memory holds only the sample or
     the buffer.
     """

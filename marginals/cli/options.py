@@ -57,14 +57,14 @@ GivenColumns = Annotated[
 ]
 Ignore = Annotated[
     list[str] | None,
-    typer.Option("--ignore", metavar="COLUMN", help="A column to leave out; may repeat."),
+    typer.Option("--ignore", metavar="COLUMN", help="A column to ignore; may repeat."),
 ]
 HandleUnknown = Annotated[
     Unknown | None,
     typer.Option(
         "--handle-unknown",
-        help="What to do with a category not seen in training: stop with an error, or count the "
-        "cell as missing. By default as the model was fitted.",
+        help="What to do with a category not seen in training: stop with an error, or treat "
+        "the cell as missing. The default is the model's setting.",
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")]
@@ -72,7 +72,7 @@ RunsOn = Annotated[
     Engine,
     typer.Option(
         "--engine",
-        help="local, or ray: a cluster of Ray (RAY_ADDRESS, else one on this machine). With ray, "
+        help="local, or ray: a Ray cluster (RAY_ADDRESS, or else a local one). With ray, "
         "DATA is a Parquet or Arrow table or a folder of them, and the output a folder of Parquet.",
     ),
 ]

@@ -17,7 +17,7 @@ Statement = Annotated[
 Name = Annotated[
     str | None,
     typer.Option(
-        "--name", help="The first part of the functions' names; by default that of the file."
+        "--name", help="The prefix of the functions' names; by default the name of the file."
     ),
 ]
 Database = Annotated[

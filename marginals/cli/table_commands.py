@@ -30,7 +30,7 @@ class Fill(str, Enum):  # noqa: UP042 (typer shows the values of this kind)
     interval = "interval"
 
 
-Count = Annotated[int, typer.Argument(metavar="ROWS", min=0, help="How many rows to draw.")]
+Count = Annotated[int, typer.Argument(metavar="ROWS", min=0, help="Number of rows to draw.")]
 Keep = Annotated[
     list[str] | None,
     typer.Option("--keep", metavar="COLUMN", help="A column to copy to the output; may repeat."),
@@ -39,8 +39,8 @@ Method = Annotated[
     Fill,
     typer.Option(
         "--method",
-        help="What to put in a missing cell, given the rest of its row. With `interval`, cells "
-        "stay as they are, and columns such as age_lower and age_upper are added.",
+        help="How to fill a missing cell, given the rest of its row. With `interval`, cells do "
+        "not change, and columns such as age_lower and age_upper are added.",
     ),
 ]
 Level = Annotated[
@@ -59,8 +59,8 @@ Columns = Annotated[
     typer.Option(
         "--column",
         metavar="COLUMN",
-        help="A column to fill, added if the table lacks it; may repeat. By default those of the "
-        "table.",
+        help="A column to fill, added if the table lacks it; may repeat. By default all columns "
+        "of the table.",
     ),
 ]
 Draws = Annotated[
@@ -162,7 +162,7 @@ def impute(
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
-    """Fill missing cells from the rest of their row; all other cells are copied as they are.
+    """Fill missing cells from the rest of their row; all other cells are copied unchanged.
 
     Integer columns get integers: means are rounded. With --handle-unknown missing, categories not
     seen in training count as not observed, and are copied as well.

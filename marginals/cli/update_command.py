@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
 ModelFile = Annotated[
     str | None,
-    typer.Option("--output", "-o", metavar="FILE", help="The new model's file; none to test only."),
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="The new model's file; omit it to test only."
+    ),
 ]
 Old = Annotated[
     str | None,
     typer.Option(
-        "--old", metavar="DATA", help="The old table, to test for drift; by default model's draws."
+        "--old",
+        metavar="DATA",
+        help="The old table, to test for drift; by default draws from the model.",
     ),
 ]
 Weight = Annotated[
@@ -28,7 +32,9 @@ Weight = Annotated[
 ]
 OldRows = Annotated[
     float | None,
-    typer.Option("--old-rows", min=0, help="How many rows the old ones count as; 0 forgets them."),
+    typer.Option(
+        "--old-rows", min=0, help="The number of rows that the old ones count as; 0 forgets them."
+    ),
 ]
 Seconds = Annotated[
     float | None, typer.Option("--max-seconds", min=0, help="The most seconds of training.")
@@ -37,7 +43,7 @@ Steps = Annotated[
     int | None, typer.Option("--max-steps", min=0, help="The most steps of training.")
 ]
 Rows = Annotated[
-    int, typer.Option("--rows", min=1, help="The most rows to read; of more, a random sample.")
+    int, typer.Option("--rows", min=1, help="The most rows to read; a larger table is sampled.")
 ]
 _COMPARED = 20_000  # rows of each table
 
@@ -66,9 +72,9 @@ def update(
     format: options.Format = None,
     json: options.Json = False,
 ) -> None:
-    """Test new rows for drift, and let a model learn from them.
+    """Test new rows for drift, and continue training a model with them.
 
-    Prints the columns and pairs that differ between the old table and the new one, and the log
+    Print the columns and pairs that differ between the old table and the new one, and the log
     density of held-out rows before and after.
     """
     if output is not None:

@@ -31,10 +31,10 @@ _YEARS = (datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 30))  # the ca
 
 
 def decode(schema: Schema, x: Tensor, columns: Any = None) -> Any:
-    """Return points (N, n) of the model's scale as a DataFrame of some columns, by default all.
+    """Convert points (N, n) from the model's scale to a DataFrame.
 
-    Names, dtypes and categories are those of the table fitted; NaN is missing. A column of
-    intervals comes back as intervals without width, which `encode` reads as exact values.
+    Names, dtypes and categories are as in the fitted table; NaN is missing. A column of intervals
+    becomes intervals of zero width, which `encode` reads as exact values.
 
     Args:
         schema: the schema of the fitted table.
@@ -54,10 +54,11 @@ def decode(schema: Schema, x: Tensor, columns: Any = None) -> Any:
 
 
 def decode_column(schema: Schema, column: Name, values: Tensor) -> Any:
-    """Return points of any shape as an array of the column's values.
+    """Convert points of any shape to an array of the column's values.
 
-    One dim gives an array of the column's dtype, numpy's or pandas'; any other shape a numpy array,
-    of Python objects where numpy has no such dtype. Of intervals, the numbers inside.
+    A one-dimensional tensor gives an array of the column's numpy or pandas dtype. Any other shape
+    gives a numpy array, of Python objects if numpy lacks the dtype. A column of intervals gives
+    numbers.
 
     Args:
         schema: the schema of the fitted table.

@@ -18,14 +18,14 @@ __all__ = ["Encoded", "Ends", "Part", "assembled", "joined", "nothing"]
 @final
 @dataclass(frozen=True)
 class Encoded:
-    """Evidence on the model's scale, with the terms that bring answers back to the user's.
+    """Evidence on the model's scale, with the terms that convert answers to the user's scale.
 
     Args:
-        evidence: B rows. A cell that no value of its column can be in is missing here.
-        log_jacobian: (B,), to be added to the model's log values: densities are then per unit of
-            the user's scale, for times per second. It counts exact cells of continuous columns, and
-            the width of the cell on a fine lattice; all other exact cells have masses.
-        empty: (B,), whether a row has a cell that no value can be in: its probability is 0.
+        evidence: B rows. A cell that contains no value of its column is missing here.
+        log_jacobian: (B,), to add to the model's log values. It makes densities per unit of the
+            user's scale, per second for times. It sums over exact cells of continuous columns and,
+            on a fine lattice, the width of the cell; all other exact cells have masses.
+        empty: (B,), whether a row has a cell that contains no value; its probability is 0.
     """
 
     evidence: Evidence

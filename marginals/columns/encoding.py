@@ -84,17 +84,17 @@ def encode(
     strict: Strict = "all",
     masses: bool = False,
 ) -> Encoded:
-    """Encode a table: a DataFrame with some of the columns by name, or an array of all of them.
+    """Encode a table: a DataFrame with some columns by name, or an array with all of them.
 
     Args:
-        schema: of the fitted table.
-        frame: exact values or, with `upper`, lower ends. NaN, None, NA and NaT are missing; where
-            only one end is missing, that side is open. A column of pandas intervals has both ends.
-        upper: upper ends of (some of) the same columns; a cell whose ends are equal is exact.
-        columns: selects columns of a frame, and names those of an array.
-        strict: which values that a column cannot take raise an error; the others make their row
-            empty. "declared" spares those beyond inferred bounds, or not in an inferred table.
-        masses: whether exact values must have their probability; those with only a density raise
+        schema: the schema of the fitted table.
+        frame: exact values or, with `upper`, lower ends. NaN, None, NA and NaT are missing; if only
+            one end is missing, that side is open. A column of pandas intervals holds both ends.
+        upper: upper ends for some or all of the same columns; a cell with equal ends is exact.
+        columns: the columns to take from a frame, or the names of an array's columns.
+        strict: which impossible values raise an error; the others make their row empty. "declared"
+            accepts values beyond inferred bounds, or absent from an inferred table.
+        masses: require exact values to have a probability; values that only have a density raise
             an error.
     """
     frame, positions = matched(schema, frame, columns)
@@ -112,10 +112,15 @@ def encode(
 
 
 def encode_values(schema: Schema, column: Name, values: Any) -> tuple[Tensor, Tensor]:
-    """Return `values` of a `column` of the `schema` on the model's scale, and log-Jacobians, (N,).
+    """Return a column's `values` on the model's scale and their log-Jacobians, both (N,).
 
-    Values of integer and rounded columns become the middles of their cells, for plots and draws.
-    Their masses are those of `encode_bounds(schema, column, values, values)`.
+    In integer and rounded columns, each value becomes the middle of its cell, for plots and draws.
+    For the mass of a value, use the cell `encode_bounds(schema, column, values, values)`.
+
+    Args:
+        schema: the schema of the fitted table.
+        column: a name or position.
+        values: values in the column's units.
     """
     series, axis = as_series(values), schema[column].axis
     with quiet():
@@ -125,10 +130,15 @@ def encode_values(schema: Schema, column: Name, values: Any) -> tuple[Tensor, Te
 
 
 def encode_bounds(schema: Schema, column: Name, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
-    """Return the ends (N,) of cells (`lower`, `upper`] of a `column` of the `schema`, on its scale.
+    """Return the ends (N,) of a column's cells (`lower`, `upper`] on the model's scale.
 
-    None or a missing end leaves the side open, equal ends are an exact value, and a cell that no
-    value of the column can be in comes back as (inf, inf): its probability is 0.
+    None or a missing end leaves that side open, and equal ends are an exact value. A cell that
+    contains no value of the column becomes (inf, inf): its probability is 0.
+
+    Args:
+        schema: the schema of the fitted table.
+        column: a name or position.
+        lower, upper: the ends of the cells, in the column's units.
     """
     sides = as_series(lower), as_series(upper)
     counts = {len(side) for side in sides} - {1}
@@ -159,9 +169,12 @@ def encode_ends(
 
 
 def encode_cells(schema: Schema, cells: Mapping[Any, Any], *, strict: Strict = "all") -> Encoded:
-    """Encode a dict of `cells` as one row, or as disjoint boxes if a set or union has gaps.
+    """Encode a dict of cells as one row, or as disjoint boxes if a set or union has gaps.
 
-    See `encode` for `schema` and `strict`.
+    Args:
+        schema: the schema of the fitted table.
+        cells: cells by column.
+        strict: as in `encode`.
     """
     return encode_boxes(schema, read_cells(schema, cells, strict=strict))
 

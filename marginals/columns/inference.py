@@ -41,21 +41,22 @@ def infer(
     guess: bool | str = True,
     unknown: str = "error",
 ) -> Schema:
-    """Infer what each column of a table is, and its place on the model's scale.
+    """Infer the kind of each column of a table, and its map to the model's scale.
 
-    The kind follows from the dtype. With `guess`, 30 or more observed values show more: few values
-    that all repeat make a table of probabilities; a grid makes a lattice; values that repeat beyond
-    a smooth density are atoms; and values that pile up, or are never negative, have bounds. Columns
-    that repeat others are named in a `SchemaWarning`. With `guess="smooth"`, all these numbers are
-    continuous, and values and quantiles that come back are rounded to what was seen.
+    The kind follows from the dtype. With `guess`, the values refine it if at least 30 are observed:
+    few values that all repeat become a table of probabilities; a grid becomes a lattice; values
+    that repeat more often than a smooth density allows become atoms; and values that pile up, or
+    are never negative, get bounds. A `SchemaWarning` names columns that repeat others. With
+    `guess="smooth"`, all these numbers are continuous, and returned values and quantiles are
+    rounded to values like those in the table.
 
     Args:
         frame: a DataFrame, array or tensor.
-        given: the kinds of some columns, which are not guessed then.
-        upper: the upper ends of censored cells, `frame` holding the lower ones. Columns with such
+        given: kinds declared for some columns; these are not inferred.
+        upper: the upper ends of censored cells, if `frame` holds the lower ends. Columns with such
             cells have the kind of their dtype.
-        guess: whether values count, and not only dtypes; "smooth" to model all numbers as smooth.
-        unknown: what to do with a category that a kind does not list; see `Schema.reading`.
+        guess: whether to use values as well as dtypes; "smooth" models all numbers as smooth.
+        unknown: how to treat a category that a kind does not list; see `Schema.reading`.
 
     >>> schema = infer(pd.DataFrame({"age": [31, 40, 25], "city": ["Oslo", "Bergen", "Oslo"]}))
     >>> [column.kind for column in schema]

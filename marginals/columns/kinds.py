@@ -35,11 +35,11 @@ class Continuous(_Kind):
     Args:
         lower, upper: bounds. Values lie strictly between them, unless the bound is an atom or
             `resolution` is given.
-        resolution: the step that values are rounded to; each has the mass of its cell.
-        atoms: values with a mass of their own, such as 0 in a zero-inflated column. With
-            `resolution` this mass adds to that of the value's cell.
+        resolution: the step that values are rounded to; each value has the mass of its cell.
+        atoms: values with positive probability, such as 0 in a zero-inflated column. With
+            `resolution` this adds to the mass of the value's cell.
 
-    For a column of times, bounds and atoms are timestamps and `resolution` is a timedelta.
+    In a column of times, bounds and atoms are timestamps and `resolution` is a timedelta.
 
     >>> Continuous(lower=0, resolution=0.01)
     Continuous(lower=0, resolution=0.01)
@@ -66,7 +66,7 @@ class Integer(_Kind):
 
     Args:
         lower, upper: the smallest and the largest value that the column can take.
-        atoms: values that occur more often than their neighbours suggest, such as 40 hours a week.
+        atoms: values more frequent than their neighbours suggest, such as 40 hours a week.
 
     >>> Integer(lower=0, atoms=(40,))
     Integer(lower=0, atoms=(40,))
@@ -88,12 +88,12 @@ class Integer(_Kind):
 @final
 @dataclass(frozen=True, repr=False)
 class Discrete(_Kind):
-    """A column of few numbers, times or durations, each with its own probability.
+    """A column with few distinct numbers, times or durations, each with its own probability.
 
     Every component has a table of probabilities. Means, quantiles and ranges use the values.
 
     Args:
-        values: the values that the column can take; by default those that occur.
+        values: the values that the column can take; by default those in the table.
 
     >>> Discrete([36, 60])
     Discrete(values=(36, 60))
@@ -107,12 +107,12 @@ class Discrete(_Kind):
 
     @property
     def lower(self) -> Any:
-        """The smallest value, None if the values are not given."""
+        """The smallest value, or None if no values are given."""
         return self.values[0] if self.values else None
 
     @property
     def upper(self) -> Any:
-        """The largest value, None if the values are not given."""
+        """The largest value, or None if no values are given."""
         return self.values[-1] if self.values else None
 
 
@@ -122,9 +122,9 @@ class Categorical(_Kind):
     """A column of categories.
 
     Args:
-        categories: the values that the column can take; by default those that occur.
-        ordered: whether their order means something, so that they have quantiles and a CDF. An
-            ordered category dtype of pandas says so by itself.
+        categories: the values that the column can take; by default those in the table.
+        ordered: whether their order is meaningful, which gives them quantiles and a CDF. An ordered
+            categorical dtype of pandas implies it.
 
     >>> Categorical(["low", "high"])
     Categorical(categories=('low', 'high'))

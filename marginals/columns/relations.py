@@ -22,7 +22,7 @@ _REMEDY = "leave it out, and compute it afterwards"
 
 
 class SchemaWarning(UserWarning):
-    """Columns of a table are worth a look before a model is fitted to them."""
+    """Warn about columns that need attention before a model is fitted to them."""
 
 
 def find_relations(

@@ -32,29 +32,29 @@ class Column:
     """A column: its kind, and the map from its values to the model's scale.
 
     Args:
-        name: as in the table.
-        kind: a categorical kind has its categories.
+        name: the name in the table.
+        kind: the kind; a categorical kind lists its categories.
         dtype: the name of the pandas dtype.
         reason: why the column has this kind.
-        location, scale: subtracted and divided by on the way to the model's scale.
+        location, scale: subtracted, and divided by, to reach the model's scale.
         notes: hints for the user.
         ordered: whether the categories are ordered.
-        reference: the whole number from which integers and times are counted, so that huge ones
+        reference: the whole number from which integers and times are counted, so that huge values
             keep their digits; for rounded floats, in multiples of the resolution.
         offset: where the lattice of a rounded column starts.
         grain: the step in which times are counted from `reference`.
         atoms: the kind's atoms on the model's scale, in the same order.
-        knot: of a column with one bound, the logarithm of the largest distance from it in the data;
-            see `open_tail`.
-        soft: of a lattice, the steps from its bounds at which its scale becomes a logarithm.
-        scores: of a continuous or finely rounded column with many rows, the map to its normal
+        knot: for a column with one bound, the logarithm of the largest distance from it in the
+            data; see `open_tail`.
+        soft: for a lattice, the steps from its bounds at which its scale becomes logarithmic.
+        scores: for a continuous or finely rounded column with many rows, the map to its normal
             scores.
-        rounding: of a column that is modelled as smooth although its values repeat, lie on a grid
-            or have bounds, the map from its numbers to such values.
-        alone: whether the column is modelled as independent of all others, as one that nearly
+        rounding: for a column modelled as smooth although its values repeat, lie on a grid or have
+            bounds, the map from its numbers to such values.
+        alone: whether the column is modelled as independent of all others, as a column that nearly
             identifies its row is.
-        margin: a distribution that replaces the column's own margin; it cannot be saved.
-        unknown: how a category not seen in training is read: as an "error" or as "missing".
+        margin: a distribution that replaces the column's margin; it cannot be saved.
+        unknown: how to treat a category not seen in training: "error" or "missing".
     """
 
     name: Name
@@ -86,12 +86,12 @@ class Column:
 
     @property
     def declared(self) -> bool:
-        """Whether the user gave the kind, which was not inferred then."""
+        """Whether the user declared the kind; otherwise it was inferred."""
         return self.reason == "given"
 
     @property
     def listed(self) -> tuple[Any, ...] | None:
-        """The categories or the values of a discrete column in the order of their codes, or None.
+        """The categories or discrete values in the order of their codes, or None.
 
         Columns with codes have a table of probabilities in each component.
         """
@@ -141,7 +141,7 @@ class Column:
 @final
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table, in order. Print it to see what was inferred, and why.
+    """The columns of a table, in order. Print it to see each column's kind and the reason for it.
 
     Args:
         columns: descriptions of the columns, in the table's order.
@@ -173,7 +173,7 @@ class Schema:
 
     @property
     def categories(self) -> dict[int, int]:
-        """The number of categories, or values, of each column that is a table, by position."""
+        """The number of categories or values of each column modelled as a table, by position."""
         listed = {i: column.listed for i, column in enumerate(self.columns)}
         return {i: len(values) for i, values in listed.items() if values is not None}
 
@@ -190,10 +190,10 @@ class Schema:
         return {"categories": categories, "atoms": atoms, "lattices": lattices, "alone": alone}
 
     def reading(self, unknown: str) -> "Schema":
-        """Return the schema with another way to read categories not seen in training.
+        """Return a schema that treats categories not seen in training in another way.
 
         Args:
-            unknown: "error" refuses them, "missing" counts their cells as not observed.
+            unknown: "error" rejects them, "missing" treats their cells as missing.
         """
         if unknown not in ("error", "missing"):
             raise ValueError(
@@ -217,7 +217,7 @@ class Schema:
         return self[column].atoms
 
     def index(self, column: Name) -> int:
-        """Return the position of a column given by name or, where no name is a number, position.
+        """Return a column's position, from its name or, if no name is a number, its position.
 
         Args:
             column: a name or position.
@@ -239,7 +239,7 @@ class Schema:
         )
 
     def positions(self, columns: Name | Iterable[Name] | None = None) -> tuple[int, ...]:
-        """Return the positions of one or more columns, each once; of all by default.
+        """Return the positions of one or more columns, each once; by default of all columns.
 
         Args:
             columns: names or positions; None for all.

@@ -80,33 +80,34 @@ def build(
             (components whose columns are coupled by low-rank correlations).
         width: Number of components M.
         leaves: "neural" (a network per component, as in the paper), or "normal" or "logistic" on
-            one learned scale per column. The default is "normal" for copula components, "neural"
+            one learned scale per column. The default is "normal" for copula components and "neural"
             for the others.
         depth, hidden: Layers and units of the networks. The defaults are 1 and 3 for each
             component, and 8 units for a learned scale.
         tree: "coupled" (by |correlation|), "varied" (the same, randomised), "balanced", "random",
             or a `Tree`.
-        pool: How many groups a node of the tree joins.
-        rank, common: Number of factors of each copula component, and common to all.
+        pool: Number of groups that a node of the tree joins.
+        rank, common: Number of factors in each copula component, and of factors that all share.
         factors: Number of factors that place the components with `init="factors"`.
         coupled: Columns to couple inside copula components. The default is all continuous columns
-            whose cells are mostly exact, and all lattices that are fine enough, but for columns
-            that are nearly always at an atom.
+            whose cells are mostly exact and all lattices that are fine enough, except columns that
+            are nearly always at an atom.
         categories: Number of categories of each categorical column.
-        atoms: Points of positive mass of each column that has any.
-        lattices: For each column whose cells are those of a lattice, a function that tabulates
-            them. Copula components couple such a column by points instead of cells.
-        alone: Categorical columns that are independent of all others: one table of probabilities.
+        atoms: For each column with atoms, its points of positive mass.
+        lattices: For each column with values on a lattice, a function that tabulates its cells.
+            Copula components couple such a column by points instead of cells.
+        alone: Categorical columns independent of all others; each has one table of probabilities.
         init: "data" starts component k as a narrow kernel on a random row, with weights near the
             diagonal; "paper" uses the paper's parametrisation and start; "em" starts copula
-            components as a Gaussian mixture, others, unless their leaves are neural, as a mixture
-            of independent columns; "scales" starts copula components at one centre with growing
-            spreads; "factors" places many components by few factors, which suits tables of related
-            categories. EM and factors need two rows; with one, or with neural leaves, it is "data".
-        trim: Share of the rows, those that EM finds least likely, that it leaves out when it starts
-            copula components, so that outliers get no component of their own.
-        sample_weight: One weight per row, which "em", "scales" and "factors" use; the other starts
-            do not depend on how often a row counts.
+            components as a Gaussian mixture and others, unless their leaves are neural, as a
+            mixture of independent columns; "scales" starts copula components at one centre with
+            growing spreads; "factors" places many components by few factors, which suits tables of
+            related categories. With one row, or with neural leaves, EM and factors fall back to
+            "data".
+        trim: Share of rows that EM ignores when it starts copula components: the least likely
+            ones, so that outliers get no component to themselves.
+        sample_weight: One weight per row, used by "em", "scales" and "factors"; the other starts
+            ignore weights.
         seconds: Time limit of "factors", and of "em" and "scales" for copula components.
         dtype: Dtype of the parameters.
         seed: Seed for the start and a random tree.

@@ -51,13 +51,13 @@ class CoupledDensity(LeafDensity):
     component. Rank 0 is the CP model.
 
     Densities, marginals, conditionals, univariate CDFs and quantiles given exact cells, and samples
-    are closed form. Boxes of two coupled columns are accurate to 1e-10, of more to a relative error
-    of 2e-3 where 65,536 points reach it, by quasi-Monte Carlo. Univariates given ranges of coupled
-    columns are mixtures over weighted nodes inside the ranges, see `coupled_nodes.py`.
+    are closed form. Boxes of two coupled columns are accurate to 1e-10. Boxes of more columns use
+    quasi-Monte Carlo, to a relative error of 2e-3 where 65,536 points reach it. Univariates given
+    ranges of coupled columns are mixtures over weighted nodes in them; see `coupled_nodes.py`.
 
     Args:
-        leaves: the univariate families. The columns of the first, `SharedLeaves` with a normal
-            base, are coupled.
+        leaves: the univariate families. The first, `SharedLeaves` with a normal base, holds the
+            coupled columns.
         couplings: weights and correlations.
         lattices: tables of the coupled columns that are lattices, see `coupled_lattices.py`, and
             atoms of coupled columns. The leaves of their marks come after those of the columns.

@@ -32,13 +32,13 @@ _SHARED_ROWS = 8
 class Density(nn.Module, ABC):
     """A joint distribution of D columns that answers every query.
 
-    A query gives each cell an exact value, an interval, a set or nothing. To add a density,
+    Each cell of a query is an exact value, an interval, a set or missing. To add a density,
     implement the abstract methods; all queries below, views and tasks then work with it.
 
     The methods share their arguments. `x`, `lower` and `upper` are tensors (..., n) with a value
     for each of the `columns`, all by default. `given` is evidence or a dict by column. `evidence`
     and `requested` are rows of `Evidence`. `column` is a position, `draws` a number of rows,
-    `generator` a source of randomness, and `backend` says how to compute.
+    `generator` a source of random numbers, and `backend` selects the implementation.
     """
 
     @property
@@ -58,7 +58,7 @@ class Density(nn.Module, ABC):
 
     @abstractmethod
     def contract(self, evidence: Evidence, backend: Backend = QUERY) -> Tensor:
-        """Return the log value of each row of checked evidence, (B,), all rows at once."""
+        """Return the log value of each row of validated evidence, (B,), all rows at once."""
 
     @abstractmethod
     def univariates(self, given: Any = None, columns: Sequence[int] | None = None) -> Univariates:
@@ -68,14 +68,14 @@ class Density(nn.Module, ABC):
     def sample_rows(
         self, given: Evidence, draws: int, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Draw `draws` complete rows for each row of checked, possible evidence, (B, S, D)."""
+        """Draw `draws` complete rows for each row of validated, possible evidence, (B, S, D)."""
 
     @abstractmethod
     def row_cost(self, given: Evidence | None = None) -> int:
-        """Return the number of floats that one row holds at a time, given such evidence."""
+        """Return the number of floats that one row of this evidence keeps in memory."""
 
     def check_rows(self, evidence: Evidence) -> None:
-        """Refuse rows whose value has no closed form; by default none."""
+        """Reject rows whose value has no closed form; the default accepts all rows."""
 
     def settled(self, evidence: Evidence) -> tuple[Evidence, Tensor | None]:
         """Return checked evidence in the form that is evaluated fastest, for use in many batches.
@@ -92,7 +92,7 @@ class Density(nn.Module, ABC):
     # Every query ------------------------------------------------------------------------------
 
     def log_value(self, evidence: Any) -> Tensor:
-        """Return the log density of the exact cells and probability of the others, (B,)."""
+        """Return the log joint value, (B,): density in exact cells, probability in the others."""
         cells = self.checked(evidence)
         with answering():
             known, impossible = cells.without_impossible()
@@ -101,9 +101,9 @@ class Density(nn.Module, ABC):
         return value if impossible is None else value.masked_fill(impossible, -torch.inf)
 
     def log_conditional(self, requested: Any, given: Any = None) -> Tensor:
-        """Return the log value of requested cells given evidence, (B,); refuse impossible `given`.
+        """Return the log value of requested cells given evidence, (B,); reject impossible `given`.
 
-        One row, requested or given, stands for any number of rows.
+        A single row, requested or given, is broadcast to any number of rows.
         """
         asked, known = self.checked(requested), self.checked(given)
         asked.check_joins(known)
@@ -221,13 +221,13 @@ class Density(nn.Module, ABC):
     # Views ------------------------------------------------------------------------------------
 
     def marginal(self, columns: Sequence[int]) -> "View":
-        """Return the distribution of some columns, which are then called 0, 1, ..."""
+        """Return the distribution of some columns, renumbered 0, 1, ..."""
         from marginals.densities.view import View
 
         return View(self, columns)
 
     def condition(self, given: Any) -> "View":
-        """Return the distribution of the other columns given evidence, then called 0, 1, ..."""
+        """Return the distribution of the other columns given evidence, renumbered 0, 1, ..."""
         from marginals.densities.view import View
 
         known = self.checked(given)

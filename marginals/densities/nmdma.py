@@ -24,12 +24,12 @@ class NMDMA(Density):
     r"""The non-marginalizable variant: leaves of :math:`v_k = x + T_k \sigma(x)`.
 
     In a fixed column order, :math:`T_k \ge 0` is strictly upper triangular: each column is shifted
-    by those after it. The rows of T differ by component, the order does not, so every product of
-    leaves integrates to one and so does the model.
+    by those after it. The rows of T differ by component but the order does not, so every product of
+    leaves integrates to one, and so does the model.
 
-    Exact queries: the density, the density of the last columns in the order, the probability of an
-    interval of one column given exact values of all columns after it, and sampling given exact
-    values of the last columns. All others raise an error.
+    The model answers exactly: the density, the density of the last columns in the order, the
+    probability of an interval of one column given exact values of all columns after it, and samples
+    given exact values of the last columns. All other queries raise an error.
 
     Args:
         inner: the marginalizable model whose leaves are shifted; all columns continuous.

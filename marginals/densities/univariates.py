@@ -48,7 +48,7 @@ class Univariates(ABC):
 
     @abstractmethod
     def expect(self, function: Callable[[Tensor, Sequence[int]], Tensor]) -> Tensor:
-        """Return E f(X_j, j), (B, n); `function` maps values (n, ...) of columns to as many.
+        """Return E f(X_j, j), (B, n); `function` maps values (n, ...) of columns elementwise.
 
         Exact sums for categories, quadrature for continuous leaves; see `NeuralLeaves.expect`.
         """
@@ -68,7 +68,7 @@ class Univariates(ABC):
     def cdf(self, x: Tensor) -> Tensor:
         """Return the CDF at `x` (..., B, n), to absolute machine precision.
 
-        It takes a fraction of the time of `logcdf`, which is precise in the tails.
+        It is faster than `logcdf`, which is precise in the tails.
         """
         return self.logcdf(x).exp()
 

@@ -22,8 +22,8 @@ class View(Density):
 
     Args:
         base: the density.
-        columns: the columns of `base` in the view, where they are called 0, 1, ... in this order.
-        given: evidence on other columns; with B rows, row b of a query is answered given row b.
+        columns: the columns of `base` in the view, which numbers them 0, 1, ... in this order.
+        given: evidence on other columns; with B rows, row b of a query is conditioned on row b.
             `Density.condition` checks that it is possible.
     """
 

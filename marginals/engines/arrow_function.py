@@ -18,19 +18,19 @@ from marginals.queries.table_files import load_view
 
 @final
 class ArrowFunction:
-    """A job of a fitted model as a function of Arrow record batches.
+    """Apply a job of a fitted model to Arrow record batches.
 
-    An engine sends this object to its workers. Each of them loads the model once, when it gets its
-    first rows. The numbers are those of the methods of `MDMA` on the same rows, to the last bit.
-    Memory is bounded: large batches are processed in parts.
+    An engine sends this object to its workers. Each worker loads the model once, when its first
+    rows arrive. Results equal those of the `MDMA` methods on the same rows, to the last bit. Memory
+    is bounded: large batches are processed in parts.
 
     Args:
-        model: a fitted model, or the file of one: a path, or an address that pyarrow can open.
-        job: such as `Score()`; see `marginals.engines.row_jobs`.
-        handle_unknown: how categories not seen in training are read: "error" or "missing"; None
-            for as the model was fitted.
-        device: where to put a model that is loaded from a file.
-        seed: seed for draws; each batch has its own, by its number.
+        model: a fitted model, or its file: a path, or an address that pyarrow can open.
+        job: a job such as `Score()`; see `marginals.engines.row_jobs`.
+        handle_unknown: how to treat categories not seen in training: "error" or "missing"; None
+            keeps the model's setting.
+        device: the device for a model that is loaded from a file.
+        seed: seed for draws; each batch derives its own from its number.
         most_rows: the most rows to read, process and write at a time; None for the default.
 
     >>> import pyarrow as pa
@@ -86,12 +86,12 @@ class ArrowFunction:
         start: int = 0,
         reading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> Iterator[Rows]:
-        """Yield the result for rows of a file of any format, in parts.
+        """Yield the results for stored rows, in parts; the file may have any format.
 
         Args:
-            rows: as the file stores them.
+            rows: rows as the file stores them.
             number, start: as in a call.
-            reading: a context in which cells are read; it may explain errors.
+            reading: a context for reading cells, which may add explanations to errors.
         """
         view, work = self._prepared()
         most = max(1, self.most_rows // self.job.copies)
@@ -103,11 +103,11 @@ class ArrowFunction:
 
     @property
     def view(self) -> TableView:
-        """The model, loaded."""
+        """The loaded model."""
         return self._prepared()[0]
 
     def columns(self, names: Sequence[str]) -> list[str]:
-        """Return those of a table's columns that the job needs.
+        """Return the columns of a table that the job needs.
 
         Args:
             names: the columns of the table.

@@ -28,20 +28,20 @@ ANOMALY_DRAWS = 2000  # of the model, which rows are compared with
 
 
 class Job(Protocol):
-    """What an engine needs to know of a job."""
+    """The interface of a job, as engines use it."""
 
     @property
     def copied(self) -> Sequence[str] | None:
-        """The columns to read besides those of the model; None for all."""
+        """The columns to read in addition to the model's; None for all."""
         ...
 
     @property
     def copies(self) -> int:
-        """How many rows come out for each row that goes in."""
+        """The number of output rows per input row."""
         ...
 
     def on(self, model: TableView) -> Work:
-        """Return the job as a function of rows.
+        """Return the job as a function on rows.
 
         Args:
             model: the fitted model.
@@ -65,7 +65,7 @@ class AddsColumns(ABC):
         """Return a function of the model's columns of some rows to the columns that are added."""
 
     def on(self, model: TableView) -> Work:
-        """Return the job as a function of rows."""
+        """Return the job as a function on rows."""
         added = self.added(model)
 
         def work(rows: StoredRows, frame: pd.DataFrame, seed: int) -> Iterator[Rows]:
@@ -93,10 +93,10 @@ class Score(AddsColumns):
 @final
 @dataclass(frozen=True)
 class Anomalies(AddsColumns):
-    """Add how extreme each row is, and the cell that stands out most.
+    """Add an anomaly score for each row, and the cell that stands out most.
 
-    The columns are anomaly_score, `MDMAOutlierDetector.score_samples` compared with draws of the
-    model; and anomaly_cell and anomaly_tail, the column and tail of `blame`.
+    The new columns are anomaly_score, `MDMAOutlierDetector.score_samples` compared with draws of
+    the model; and anomaly_cell and anomaly_tail, the column and tail from `blame`.
 
     Args:
         keep: columns to copy.
@@ -133,14 +133,14 @@ def anomaly_detector(model: TableView) -> Any:
 @final
 @dataclass(frozen=True)
 class Impute:
-    """Fill missing cells, `MDMA.impute`; all other cells are copied as they are.
+    """Fill missing cells, as `MDMA.impute`; all other cells are copied unchanged.
 
     Integer columns get integers. With several draws, the columns row and draw come first.
 
     Args:
         method: "mean", "median", "mode" or "draw".
-        draws: completed copies of each row, for the method "draw".
-        columns: the columns to fill, added if the table lacks them; by default those of the table.
+        draws: the number of completed copies of each row, for the method "draw".
+        columns: the columns to fill, added if absent; by default the table's columns.
     """
 
     method: str = "mean"
@@ -150,11 +150,11 @@ class Impute:
 
     @property
     def copies(self) -> int:
-        """How many rows come out for each row that goes in."""
+        """The number of output rows per input row."""
         return self.draws
 
     def on(self, model: TableView) -> Work:
-        """Return the job as a function of rows."""
+        """Return the job as a function on rows."""
         schema, columns = model.schema_, list(self.columns) or None
 
         def work(rows: StoredRows, frame: pd.DataFrame, seed: int) -> Iterator[Rows]:
@@ -183,8 +183,8 @@ class Impute:
 class ImputeInterval:
     """Add the central interval of each cell, in columns such as age_lower and age_upper.
 
-    An observed cell is its own interval. The ends are those of `MDMA.impute_interval`. Categories
-    without an order have none.
+    An observed cell is its own interval. The ends equal those of `MDMA.impute_interval`. Unordered
+    categories have no interval.
 
     Args:
         level: the probability that a missing cell lies between its ends.
@@ -194,7 +194,7 @@ class ImputeInterval:
     copied, copies = None, 1
 
     def on(self, model: TableView) -> Work:
-        """Return the job as a function of rows."""
+        """Return the job as a function on rows."""
         check_level(self.level)
         schema = model.schema_
 
@@ -215,10 +215,10 @@ class ImputeInterval:
 @final
 @dataclass(frozen=True)
 class SampleGiven:
-    """Draw rows given each row, `MDMA.sample`: the columns row, draw and all of the model.
+    """Draw rows given each row, as `MDMA.sample`: columns row, draw and all of the model's.
 
     Args:
-        draws: how many for each row.
+        draws: the number of draws for each row.
     """
 
     draws: int = 1
@@ -226,11 +226,11 @@ class SampleGiven:
 
     @property
     def copies(self) -> int:
-        """How many rows come out for each row that goes in."""
+        """The number of output rows per input row."""
         return self.draws
 
     def on(self, model: TableView) -> Work:
-        """Return the job as a function of rows."""
+        """Return the job as a function on rows."""
 
         def work(rows: StoredRows, frame: pd.DataFrame, seed: int) -> Iterator[Rows]:
             drawn = model.sample(self.draws, given=frame, random_state=seed)
@@ -245,15 +245,15 @@ class SampleGiven:
 @final
 @dataclass(frozen=True)
 class Probability(AddsColumns):
-    """Add the probability of an event given each row, `MDMA.prob`, in a column probability.
+    """Add the probability of an event given each row, as `MDMA.prob`, in a column probability.
 
-    The evidence is that of the query, and the row's cells in all columns that the query does not
-    name. `P(income > 50000 | city = Oslo)` of a table with columns age, city and income is the
+    The evidence is the query's, plus the row's cells in all columns that the query does not name.
+    In a table with columns age, city and income, `P(income > 50000 | city = Oslo)` is the
     probability given Oslo and the row's age.
 
     Args:
-        query: such as "P(income > 50000)", or "income > 50000".
-        given: the columns of the table that are evidence; by default all that the query leaves.
+        query: a query such as "P(income > 50000)", or "income > 50000".
+        given: the table's columns to use as evidence; by default all that the query does not name.
         keep: columns to copy.
     """
 

@@ -40,26 +40,26 @@ def fit_stream(
     ignore: Collection[str] = (),
     pool: Pool | None = None,
 ) -> MDMA:
-    """Fit all rows of a Parquet or Arrow table, or of a folder of them, in bounded memory.
+    """Fit a model to all rows of a Parquet or Arrow table, or a folder of them, in bounded memory.
 
-    One pass over all rows finds the kinds of columns: by a random sample, and by the categories and
-    the extremes of the whole table. Training then reads row groups in a random order through a
-    shuffle buffer.
+    One pass over all rows infers the column kinds from a random sample, and from the categories and
+    extremes of the whole table. Training then reads row groups in random order through a shuffle
+    buffer.
 
-    Without options of a single model, the members of the effort's mixture are fitted, each to the
-    stream: in the processes of this machine, those of torchrun, or those of a pool. With such
-    options one model is fitted; the processes that torchrun started train it together, each with
-    its own row groups, and average their gradients.
+    By default the members of the effort's mixture are fitted, each to the stream: in local
+    processes, in torchrun's, or in a pool's. With options of a single model, only that model is
+    fitted; under torchrun all processes train it together, each on its own row groups, and average
+    their gradients.
 
     Args:
         model: an unfitted model.
         path: the table: a file, a folder or an address.
-        buffer: the rows in memory at a time, in each process.
-        sampled: the rows of the sample.
-        checkpoint: for a single model, a file from which a fit resumes if it exists, and which it
-            keeps up to date.
-        ignore: columns to leave out.
-        pool: where members are fitted, such as `marginals.engines.member_pools.RayPool()`.
+        buffer: the number of rows in memory at a time, in each process.
+        sampled: the number of rows in the sample.
+        checkpoint: for a single model, a file that the fit resumes from if it exists, and keeps up
+            to date.
+        ignore: columns to ignore.
+        pool: where to fit members, such as `marginals.engines.member_pools.RayPool()`.
 
     Returns:
         The fitted model, in every process.

@@ -25,9 +25,9 @@ from marginals.selection.folds import fit_folds, split_folds
 
 @final
 class CrossFit(Information, Independence):
-    """Rows of a table in folds, each under a model that was fitted to the other folds.
+    """Rows of a table in folds, each with a model fitted to the other folds.
 
-    Its information and tests are free of overfitting, because every row is held out. Made by
+    Every row is held out, so its information and tests are free of overfitting. Create it with
     `cross_fit`.
 
     Args:
@@ -55,8 +55,8 @@ class CrossFit(Information, Independence):
         """Return log p(a, b | c) / (p(a | c) p(b | c)) of each row in nats, in the table's order.
 
         Args:
-            a, b: a column or several on each side.
-            data: None; the rows are those that were cross-fitted.
+            a, b: one or more columns on each side.
+            data: must be None; the rows are the cross-fitted ones.
             given: columns to condition on.
         """
         found = super().pointwise_mutual_information(a, b, data, given)
@@ -90,13 +90,13 @@ def cross_fit(
 
     Args:
         X: a DataFrame, array or tensor; missing cells are NaN, None, NA or NaT.
-        model: an unfitted `MDMA`, of which every fold gets a copy. None for Gaussian mixtures of
-            several sizes on the columns' normal scores, fitted by EM: a second for hundreds of
-            rows, seconds for thousands.
+        model: an unfitted `MDMA`, copied for every fold. None uses Gaussian mixtures of several
+            sizes on the columns' normal scores, fitted by EM: a second for hundreds of rows,
+            seconds for thousands.
         folds: the number of folds.
         columns: the kinds of some columns, as in `MDMA`.
-        scores: replace continuous columns by their normal scores first. Increasing maps change
-            neither information nor independence, and this one makes heavy tails harmless.
+        scores: first replace continuous columns by their normal scores. Increasing maps preserve
+            information and independence, and this one makes heavy tails harmless.
         random_state: seed for the folds and the default models.
 
     >>> rng = np.random.default_rng(0)

@@ -18,19 +18,19 @@ from marginals.queries.requests import like
 class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     """Fill missing cells from their conditional distribution given the row's other cells.
 
-    Only `fit` learns; `transform` never fits again. A frame comes back with all columns of the
-    model: those that it lacks are filled too.
+    Only `fit` learns; `transform` never refits. The result has all columns of the model: columns
+    absent from the table are filled too.
 
     Args:
-        model: an unfitted `MDMA`, of which a copy is fitted; a fitted one, which is used as it is;
-            or None for the default.
+        model: an unfitted `MDMA`, which is copied and fitted; a fitted one, which is used
+            unchanged; or None for the default.
         method: "mean", "median", "mode" or a joint "draw".
         add_indicator: append a column of 0 and 1 for each column with gaps in `fit`.
-        handle_unknown: "missing" counts categories not seen in training as not observed, and leaves
-            them as they are; "error" refuses them, unless the model's own setting is "missing".
+        handle_unknown: "missing" treats categories not seen in training as missing, and leaves them
+            unchanged; "error" rejects them, unless the model's own setting is "missing".
         average: average the conditionals of the members of a mixture, which predicts better than
             the joint's own conditional where members are uncertain. An unfitted model is then
-            fitted with `aim="answers"` and `guess="smooth"`. False fits and answers as the joint.
+            fitted with `aim="answers"` and `guess="smooth"`. False fits and queries the joint.
         random_state: seed for the draws and the default model.
 
     Attributes:
@@ -64,10 +64,10 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> "MDMAImputer":  # noqa: N803 (scikit-learn's name)
-        """Learn the distribution of a table, unless the model is fitted; `y` is ignored.
+        """Learn the distribution of a table, unless the model is fitted already.
 
         Args:
-            X: a table, gaps included.
+            X: a table, with or without gaps.
             y: ignored.
         """
         self._keep(fitted(self.model, X, self.random_state, self.average))
@@ -79,7 +79,7 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """Fill the missing cells of a table.
 
         Args:
-            X: a table with gaps; absent columns count as missing.
+            X: a table with gaps; absent columns are treated as missing.
         """
         frame, table = self._features(X), self._table()
         usable = nearest_possible(table.schema_, frame)
@@ -96,7 +96,7 @@ class MDMAImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     def transform_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:  # noqa: N803
         """Return two tables like X, with the lower and upper ends of each cell's central interval.
 
-        An observed cell is its own interval; a missing category without an order has none.
+        An observed cell is its own interval; a missing unordered category has none.
 
         Args:
             X: a table with gaps.

@@ -14,6 +14,6 @@ def load(path: Path, device: str = "cpu") -> Density | MDMA:
 
     Args:
         path: The file.
-        device: Where to put the model.
+        device: The device for the model.
     """
     return load_with(path, device, restore)

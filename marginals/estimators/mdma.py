@@ -54,11 +54,11 @@ class TableInput(BaseEstimator):
 
 @final
 class MDMA(DensityMixin, TableDensity, TableInput):
-    """The joint distribution of a table, queried by column name.
+    """Learn the joint distribution of a table and answer queries by column name.
 
-    By default several models of different families are fitted, chosen and mixed by validation
-    within the seconds of `effort`. If an option of a single model is given (`tensor` to `max_steps`
-    below), one model with these options is fitted instead.
+    By default, several models of different families are fitted within the time of `effort`, then
+    selected and mixed by validation. If an option of a single model is given (`tensor` to
+    `max_steps` below), only one model with these options is fitted.
 
     Args:
         effort: "quick" (Gaussian mixtures by EM, no training), "fast" (15 seconds of training, 10
@@ -68,27 +68,27 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         leaves: "normal" or "logistic" on a learned scale of each column, or "neural", a network
             for each component as in the paper.
         depth, hidden: layers and units of the networks; see `marginals.build`.
-        rank, common: the number of factors in each copula component, and of those all share.
+        rank, common: the number of factors in each copula component, and of factors that all share.
         tree: how columns are grouped: "coupled", "varied", "balanced", "random" or a `Tree`.
         noise: standard deviation of the noise added to training rows, relative to each column's;
             None chooses by the number of rows.
         learning_rate: the learning rate of a single model.
         batch_size: rows in a training step of a single model.
         max_steps: the most training steps of a single model; None chooses by the size of the table.
-        focus: a column or several whose conditionals given the others count in training, next to
-            the joint: answers about them get better, at some cost to all others. Members are then
-            weighted by these conditionals. The model is still one joint, with every query.
-        aim: "joint" weights members by the likelihood of held-out rows. "answers" fits models of
-            equal weight whose conditionals are to be averaged; see `averaged`.
-        columns: by name, kinds that override those inferred.
+        focus: one or more columns whose conditionals given the others count in training, as well as
+            the joint: answers about them improve, at some cost to all others. Members are then
+            weighted by these conditionals. The model is still one joint that answers every query.
+        aim: "joint" weights members by the likelihood of held-out rows. "answers" fits models with
+            equal weights whose conditionals are to be averaged; see `averaged`.
+        columns: by name, kinds that override the inferred ones.
         guess: infer grids, atoms, bounds and tables of few numbers from the values of columns that
-            `columns` does not name. "smooth" models such numbers as continuous, and rounds values
-            that come back. With False, kinds follow from dtypes alone.
+            `columns` does not name. "smooth" models such numbers as continuous and rounds returned
+            values. With False, kinds follow from dtypes alone.
         handle_unknown: how tables and evidence with categories not seen in training are read:
-            "error" refuses them, "missing" counts their cells as not observed. Events and query
-            strings always refuse them.
-        max_seconds: the most seconds of the fit, instead of those of the effort; a single model
-            counts those of its training.
+            "error" rejects them, "missing" treats their cells as missing. Events and query strings
+            always reject them.
+        max_seconds: the time limit of the fit, instead of the effort's; for a single model, the
+            time limit of its training.
         validation_fraction: the share of rows held out to validate a single model.
         n_jobs: processes on a CPU; None for all cores, or one for few seconds.
         device: "cpu", "cuda" or None for a GPU if there is one.
@@ -98,12 +98,12 @@ class MDMA(DensityMixin, TableDensity, TableInput):
     Attributes:
         module_: the density underneath, a torch module.
         schema_: the kind of each column, and why.
-        result_: the training history, on the model's scale. For a mixture it is that of the member
+        result_: the training history, on the model's scale. For a mixture, it describes the member
             with the largest weight, except for `best_loss` and `seconds`.
-        members_: for a mixture, the options, weight, score and cost of each model fitted; it prints
+        members_: for a mixture, the options, weight, score and cost of each fitted model; it prints
             as a table, which is `members_.frame`. The score is the mean log value of validation
             rows, or of a focus given the other columns.
-        rows_: the number of rows fitted.
+        rows_: the number of fitted rows.
 
     >>> frame = pd.DataFrame({"age": [30, 40, 50, 60] * 10, "city": list("abab") * 10})
     >>> model = MDMA(width=4, max_steps=20, random_state=0).fit(frame)
@@ -184,8 +184,8 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         Args:
             X: a DataFrame, array or tensor; missing cells are NaN, None, NA or NaT.
             y: ignored.
-            sample_weight: a weight for each row.
-            upper: upper ends of cells, if `X` holds lower ends; equal cells are exact.
+            sample_weight: one weight per row.
+            upper: upper ends of cells, if `X` holds lower ends; equal ends are an exact value.
             validation: held-out rows, instead of a share of `X`.
         """
         started = time.monotonic()
@@ -279,24 +279,24 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         max_steps: int | None = None,
         random_state: Any = 0,
     ) -> UpdateResult:
-        """Go on from the fitted model with new rows of the same table.
+        """Continue training the fitted model with new rows of the same table.
 
-        Training starts from the weights of the model and keeps the best ones on held-out rows, new
-        and old. The old rows are those fitted if the model still holds them; in their place, a
-        model that was loaded uses its own draws. Kinds of columns stay; a category that the model
-        lacks is refused, or read as `handle_unknown` says.
+        Training starts from the model's weights and keeps the weights that do best on held-out
+        rows, new and old. The old rows are the fitted ones; a model loaded from a file no longer
+        holds them and uses its own draws instead. Column kinds do not change; a category that the
+        model lacks is treated according to `handle_unknown`.
 
         Args:
             X: a table with some or all of the columns.
             weight: the weight of each new row, where an old one has weight 1.
-            old_rows: how many rows the old ones count as; None for as many as were fitted, and 0 to
-                forget them.
-            max_seconds: the most seconds of training.
-            max_steps: the most steps of training.
-            random_state: seed for draws, split and batches.
+            old_rows: the number of rows that the old ones count as; None for the number fitted, 0
+                to forget them.
+            max_seconds: the time limit of training.
+            max_steps: the most training steps.
+            random_state: seed for draws, split and batching.
 
         Returns:
-            The scores of held-out rows before and after, and the course of the training.
+            The scores of held-out rows before and after, and the training history.
         """
         limits = {"max_seconds": max_seconds, "max_steps": max_steps, "progress": self.progress}
         density, schema = self._parts()
@@ -355,17 +355,18 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         progress: bool | None = None,
         random_state: Any = 0,
     ) -> "CheckReport":
-        """Say how far to trust the model on a table: the one fitted, or better one held out.
+        """Report how far to trust the model on a table: the fitted one or, better, a held-out one.
 
-        The report compares the table with the model's exact margins and with draws in each pair of
-        columns; each column's distribution given the others with its cells; answers to plain
-        questions; and rules that every row obeys with the draws that break them. It names the
-        columns to look at first. Print it, plot it (`.plot()`), or read its frames.
+        The report compares each column with the model's exact margin, each pair of columns with
+        draws, each cell with its column's distribution given the other columns, and the answers of
+        table and model to plain questions. It also counts draws that break rules which every row
+        obeys. It names the columns to look at first. Print it, plot it (`.plot()`), or read its
+        frames.
 
         Args:
-            X: a table with some of the model's columns; others are left out.
+            X: a table with some of the model's columns; other columns are ignored.
             rows: the most rows to check; a larger table is sampled.
-            questions: about how many plain questions to ask.
+            questions: approximate number of plain questions.
             progress: show a progress bar; None shows it on a terminal only.
             random_state: seed for rows, questions and draws.
         """
@@ -377,9 +378,9 @@ class MDMA(DensityMixin, TableDensity, TableInput):
     def averaged(self) -> TableView:
         """Return a view whose conditionals are means of the members' conditionals.
 
-        The joint weighs its members by how likely each finds the evidence, so that one sharp member
-        often answers alone. Their mean is a better prediction where members are uncertain: imputer,
-        regressor and classifier answer so. Its conditionals are not those of one joint.
+        The joint weights its members by the likelihood of the evidence, so one sharp member often
+        dominates the answer. The plain mean predicts better where members are uncertain; imputer,
+        regressor and classifier use it. Its conditionals do not come from a single joint.
         """
         density, schema = self._parts()
         return TableView(averaged(density), schema, self._kind(), self._row_count())
@@ -393,17 +394,16 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         average: bool = False,
         random_state: Any = 0,
     ) -> "ConditionalScore":
-        """Hide observed cells of rows, and score the model's answers for them.
+        """Hide observed cells of rows and score the model's answers for them.
 
-        Cells are hidden as the gaps of `X` fall: each row takes the gaps of a random row that has
-        some. Without any, the gaps of the rows fitted are imitated, if the model still holds them,
-        and else 30 % of the cells are hidden at random. Score held-out rows: rows that were fitted
-        flatter the model.
+        Hidden cells imitate the gaps of `X`: each row takes the gaps of a random row that has some.
+        If `X` has none, they imitate the gaps of the fitted rows, if the model still holds them;
+        otherwise 30 % of the cells are hidden at random. Use held-out rows: fitted rows flatter the
+        model.
 
         Args:
             X: a table with some of the model's columns.
-            columns: the columns to hide in every row, as for a prediction; None hides cells as gaps
-                fall.
+            columns: the columns to hide in every row, as for a prediction; None imitates gaps.
             rows: the most rows to score; a larger table is sampled.
             average: score the answers of `averaged` instead.
             random_state: seed for rows and cells.
@@ -423,12 +423,12 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         )
 
     def explore(self, data: Any = None) -> Any:
-        """Return a widget in which evidence on one column moves every other, for notebooks.
+        """Return a notebook widget in which evidence on one column updates all others.
 
-        It needs the extra `explore`. `marginals explore model.mdma` shows the same as a page.
+        It needs the extra `explore`. `marginals explore model.mdma` opens the same as a web page.
 
         Args:
-            data: rows to show beside the model, a DataFrame.
+            data: a DataFrame of rows to show next to the model.
         """
         from marginals.explorer.widget import explore  # loads the front end
 
@@ -438,7 +438,7 @@ class MDMA(DensityMixin, TableDensity, TableInput):
         """Write the model, its schema, settings and training history to one file.
 
         Args:
-            path: the file to write, by custom `.mdma`; an existing file is replaced.
+            path: the file to write, usually `.mdma`; an existing file is replaced.
         """
         density, schema = self._parts()
         params = {key: value for key, value in self.get_params().items() if _plain(value)}

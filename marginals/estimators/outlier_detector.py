@@ -37,36 +37,36 @@ _MOST_ROWS = 4000
 
 @final
 class MDMAOutlierDetector(OutlierMixin, TableEstimator):
-    """Score rows by how often a training row is as extreme.
+    """Score rows by the share of training rows that are as extreme.
 
     A row is extreme if its cells are unlikely together, or far out in their columns (on the model's
-    scale, where bounded columns have no end), or if the row lies far from all training rows. Its
-    score is the log of the share of training rows that are as extreme with the same cells missing,
-    so that rows with gaps compare fairly with complete ones. See `marginals.queries.row_tails`.
+    scale, where bounded columns are unbounded), or if it lies far from all training rows. Its score
+    is the log of the share of training rows that are as extreme with the same cells missing, so
+    that rows with gaps compare fairly with complete ones. See `marginals.queries.row_tails`.
 
-    Training rows may hold outliers: the default models leave out a tenth of the rows, those that
-    they find least likely, and a row needs five neighbours to be near others. If you know that all
-    training rows are normal, give `novelty=True`.
+    Training rows may include outliers: the default models ignore the tenth of the rows that they
+    find least likely, and a row needs five neighbours to count as near others. If all training rows
+    are normal, use `novelty=True`.
 
     Args:
-        model: an unfitted `MDMA`, of which a copy is fitted; a fitted one, which is used as it is;
-            or None for a mixture of a coarse one and of 1, 2 and 4 Gaussians with all
+        model: an unfitted `MDMA`, which is copied and fitted; a fitted one, which is used
+            unchanged; or None for a mixture of a coarse one and of 1, 2 and 4 Gaussians with all
             correlations, which do not memorise rare rows, fitted to at most 4,000 rows.
-        contamination: the share of the training rows that count as outliers.
-        samples: the most training rows to compare with, and to look for neighbours among.
-        novelty: whether training rows hold no outliers, as in scikit-learn's `LocalOutlierFactor`.
-            Then the third neighbour counts, among up to 10,000 rows, and the tails of single cells
-            do not.
-        handle_unknown: "missing" counts categories not seen in training as missing cells; "error"
-            refuses them, unless the model's own setting is "missing".
+        contamination: the share of training rows to label as outliers.
+        samples: the most training rows to compare with and to search for neighbours.
+        novelty: whether training rows are free of outliers, as in scikit-learn's
+            `LocalOutlierFactor`. The distance is then that to the third neighbour, among up to
+            10,000 rows, and the tails of single cells are ignored.
+        handle_unknown: "missing" treats categories not seen in training as missing; "error" rejects
+            them, unless the model's own setting is "missing".
         random_state: seed for the choice of these rows, the draws in their gaps and the coarse
             models.
 
     Attributes:
         model_: the fitted model.
         offset_: rows that score below it are outliers.
-        decision_scores_, labels_, threshold_: of the training rows, as in PyOD: higher is more
-            abnormal, 1 is an outlier.
+        decision_scores_, labels_, threshold_: for the training rows, as in PyOD: a higher score is
+            more abnormal, and label 1 is an outlier.
 
     >>> from marginals import MDMA
     >>> x = np.append(np.linspace(-1, 1, 39), 50.0)[:, None]
@@ -98,10 +98,10 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> "MDMAOutlierDetector":  # noqa: N803
-        """Learn the distribution of a table and its outliers' threshold; `y` is ignored.
+        """Learn the distribution of a table and the threshold for outliers.
 
         Args:
-            X: a table, gaps and outliers included.
+            X: a table, which may have gaps and outliers.
             y: ignored.
         """
         if not 0 < self.contamination <= 0.5:
@@ -136,8 +136,8 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
     def score_samples(self, X: Any) -> Any:  # noqa: N803
         """Return the log tail probability of each row, (N,); lower is more abnormal.
 
-        Beyond the most extreme training rows it follows an exponential tail. Rows without observed
-        cells score 0.
+        Beyond the most extreme training rows, scores follow an exponential tail. Rows without
+        observed cells score 0.
 
         Args:
             X: rows to score; missing cells are marginalised.
@@ -147,7 +147,7 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
         return self._tails(encode(self._table().schema_, frame).evidence)
 
     def decision_function(self, X: Any) -> Any:  # noqa: N803
-        """Return scores that are negative for outliers, (N,).
+        """Return a score for each row, negative for outliers, (N,).
 
         Args:
             X: rows to score; missing cells are marginalised.
@@ -165,7 +165,7 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
     def explain(self, X: Any) -> pd.DataFrame:  # noqa: N803
         """Return the surprise of each cell given the rest of its row, centred by column.
 
-        Values compare across columns: the largest in a row names the cell that is to blame. See
+        Values are comparable across columns: the largest in a row marks the unusual cell. See
         `MDMA.surprise`.
 
         Args:
@@ -177,8 +177,8 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
     def blame(self, X: Any, level: float = 0.9) -> pd.DataFrame:  # noqa: N803
         """Return, for each row, the line of `normal_ranges` with the smallest tail.
 
-        It names the cell that is farthest out given the rest of its row. A row without observed
-        cells has a line of missing values.
+        This is the cell that is farthest out given the rest of its row. A row without observed
+        cells gets a line of missing values.
 
         Args:
             X: rows, with gaps or without.
@@ -192,10 +192,10 @@ class MDMAOutlierDetector(OutlierMixin, TableEstimator):
     def normal_ranges(self, X: Any, level: float = 0.9) -> pd.DataFrame:  # noqa: N803
         """Return the normal range of each observed cell given the rest of its row.
 
-        A line for each cell, by rows and then columns: its row, column and value; the conditional
-        median (`expected`; for unordered categories the most likely one); the ends of the central
-        interval that holds the share `level` (None for unordered categories); and `tail`, the
-        probability of a value as far out on either side, or of the category.
+        The result has one line per cell, by row and then column: its row, column and value; the
+        conditional median (`expected`; for unordered categories the most likely one); the ends of
+        the central interval with probability `level` (None for unordered categories); and `tail`,
+        the probability of a value as far out on either side, or of the category.
 
         Args:
             X: rows, with gaps or without.

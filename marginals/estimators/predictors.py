@@ -39,14 +39,14 @@ class MDMARegressor(RegressorMixin, TableEstimator):
     `MDMARegressor(MDMA(columns={"n": Integer()}), target="n")`.
 
     Args:
-        model: an unfitted `MDMA`, of which a copy is fitted to features and target together; a
-            fitted one, which is used as it is; or None for the default.
-        target: the name of the target's column in the model; a fitted model needs it.
-        handle_unknown: "missing" counts categories not seen in training as missing cells; "error"
-            refuses them, unless the model's own setting is "missing".
+        model: an unfitted `MDMA`, which is copied and fitted to features and target together; a
+            fitted one, which is used unchanged; or None for the default.
+        target: the name of the target's column in the model; required for a fitted model.
+        handle_unknown: "missing" treats categories not seen in training as missing; "error" rejects
+            them, unless the model's own setting is "missing".
         average: average the conditionals of the members of a mixture, which predicts better than
             the joint's own conditional where members are uncertain. An unfitted model is then
-            fitted with `aim="answers"` and `guess="smooth"`. False fits and answers as the joint.
+            fitted with `aim="answers"` and `guess="smooth"`. False fits and queries the joint.
 
     Attributes:
         model_: the fitted joint of features and target.
@@ -78,7 +78,7 @@ class MDMARegressor(RegressorMixin, TableEstimator):
 
         Args:
             X: the features.
-            y: the target; not needed if the model is fitted already.
+            y: the target; not required if the model is fitted already.
         """
         if is_fitted(self.model):
             model, self.target_ = _known(self.model, self.target)
@@ -98,7 +98,7 @@ class MDMARegressor(RegressorMixin, TableEstimator):
         """Return the mean of the target given each row's observed features, (N,).
 
         Args:
-            X: a table with the features; missing cells and absent columns count as not observed.
+            X: a table with the features; absent columns are treated as missing.
         """
         given = _given(self, X)
         return np.asarray(self._table().mean(self.target_, given=given))
@@ -107,18 +107,18 @@ class MDMARegressor(RegressorMixin, TableEstimator):
         """Return quantiles of the target at levels `q`, a row for each row of X, (N, Q).
 
         Args:
-            X: a table with the features; missing cells and absent columns count as not observed.
+            X: a table with the features; absent columns are treated as missing.
             q: levels between 0 and 1.
         """
         given = _given(self, X)
         return np.asarray(self._table().ppf(q, self.target_, given=given))
 
     def predict_interval(self, X: Any, level: float = 0.9) -> Any:  # noqa: N803
-        """Return the ends of the central interval that holds the share `level`, (N, 2).
+        """Return the ends of the central interval with probability `level`, (N, 2).
 
         Args:
-            X: a table with the features; missing cells and absent columns count as not observed.
-            level: the probability that the interval holds.
+            X: a table with the features; absent columns are treated as missing.
+            level: the probability of the interval.
         """
         given = _given(self, X)
         return np.stack(self._table().interval(self.target_, level, given=given), -1)
@@ -129,14 +129,14 @@ class MDMAClassifier(ClassifierMixin, TableEstimator):
     """Predict a category from its conditional probability; features may be missing.
 
     Args:
-        model: an unfitted `MDMA`, of which a copy is fitted to features and target together; a
-            fitted one, which is used as it is; or None for the default.
-        target: the name of the target's column in the model; a fitted model needs it.
-        handle_unknown: "missing" counts categories not seen in training as missing cells; "error"
-            refuses them, unless the model's own setting is "missing".
+        model: an unfitted `MDMA`, which is copied and fitted to features and target together; a
+            fitted one, which is used unchanged; or None for the default.
+        target: the name of the target's column in the model; required for a fitted model.
+        handle_unknown: "missing" treats categories not seen in training as missing; "error" rejects
+            them, unless the model's own setting is "missing".
         average: average the conditionals of the members of a mixture, which predicts better than
             the joint's own conditional where members are uncertain. An unfitted model is then
-            fitted with `aim="answers"` and `guess="smooth"`. False fits and answers as the joint.
+            fitted with `aim="answers"` and `guess="smooth"`. False fits and queries the joint.
 
     Attributes:
         model_: the fitted joint of features and target.
@@ -170,7 +170,7 @@ class MDMAClassifier(ClassifierMixin, TableEstimator):
 
         Args:
             X: the features.
-            y: the classes; not needed if the model is fitted already.
+            y: the classes; not required if the model is fitted already.
         """
         if is_fitted(self.model):
             model, self.target_ = _known(self.model, self.target)
@@ -188,7 +188,7 @@ class MDMAClassifier(ClassifierMixin, TableEstimator):
         """Return the log probability of each class given each row's observed features, (N, C).
 
         Args:
-            X: a table with the features; missing cells and absent columns count as not observed.
+            X: a table with the features; absent columns are treated as missing.
         """
         table, given = self._table(), _given(self, X)
         categories = _categories(table.schema_, self.target_)
@@ -200,7 +200,7 @@ class MDMAClassifier(ClassifierMixin, TableEstimator):
         """Return the probability of each class given each row's observed features, (N, C).
 
         Args:
-            X: a table with the features; missing cells and absent columns count as not observed.
+            X: a table with the features; absent columns are treated as missing.
         """
         return np.exp(self.predict_log_proba(X))
 
@@ -208,7 +208,7 @@ class MDMAClassifier(ClassifierMixin, TableEstimator):
         """Return the most likely class of each row, (N,).
 
         Args:
-            X: a table with the features; missing cells and absent columns count as not observed.
+            X: a table with the features; absent columns are treated as missing.
         """
         best = self.predict_log_proba(X).argmax(1)
         return self.classes_[best]

@@ -26,14 +26,14 @@ _LEARNING_RATE, _MOST_STEPS = 0.003, 3_000
 @final
 @dataclass(frozen=True)
 class UpdateResult:
-    """What an update changed.
+    """Hold the effect of an update.
 
     Args:
         before, after: mean log density of held-out new rows before and after, in the table's units.
-        old_before, old_after: the same of held-out rows that stand for the old ones, on the model's
-            scale.
+        old_before, old_after: the same for held-out rows that represent the old ones, on the
+            model's scale.
         rows: the number of new rows.
-        result: the course of the training, on the model's scale.
+        result: the training history, on the model's scale.
     """
 
     before: float

@@ -32,7 +32,7 @@ def save(density: Density, path: Path, extra: Mapping[str, Any] | None = None) -
     """Save a density to one safetensors file, written whole or not at all.
 
     Args:
-        density: The density, on any device. A view is not saved; save the density under it.
+        density: The density, on any device. A view cannot be saved; save its base density.
         path: The file, replaced if it exists.
         extra: JSON to store with the density.
 

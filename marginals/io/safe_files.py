@@ -19,7 +19,7 @@ ABANDONED_SECONDS = 3600.0
 
 
 class FileError(ValueError):
-    """A file is not what it should be: damaged, or of another program, kind or version."""
+    """Raised for a file that is damaged, or comes from another program, kind or version."""
 
 
 def check_target(path: Path, name: str = "`path`") -> str:

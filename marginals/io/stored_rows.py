@@ -29,7 +29,7 @@ class Edit:
 
 
 class StoredRows(Protocol):
-    """Some rows of a table as a file stores them: `TextRows` or `ArrowRows`."""
+    """Some of a table's rows as a file stores them: `TextRows` or `ArrowRows`."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -21,8 +21,8 @@ class Answer:
 
     Args:
         query: the query.
-        value: a number, or a list of them for several quantiles. Quantiles and means of columns of
-            times or categories are times or categories.
+        value: a number, or a list of numbers for several quantiles. For columns of times or
+            categories, quantiles and means are times or categories.
     """
 
     query: Query
@@ -35,7 +35,7 @@ class Answer:
 
     @property
     def shown(self) -> str:
-        """The value as text, numbers with six digits."""
+        """The value as text; numbers have six digits."""
         values = self.value if isinstance(self.value, list) else [self.value]
         return ", ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in values)
 

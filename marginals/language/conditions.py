@@ -30,12 +30,12 @@ _SPAN = "Write a duration such as '3 days' or '2 hours 30 minutes'."
 
 
 def to_evidence(conditions: Iterable[Condition], schema: Any, text: str = "") -> dict[Any, Cell]:
-    """Return conditions as evidence, a dict of cells by column; refuse contradictions.
+    """Convert conditions to evidence, a dict of cells by column; reject contradictions.
 
     Args:
-        conditions: of a query; several may be on one column.
-        schema: the table's, `model.schema_`.
-        text: of the query, for errors that point at the place.
+        conditions: the conditions of a query; several may be on one column.
+        schema: the table's schema, `model.schema_`.
+        text: the query's text, so that errors can point at the place.
 
     >>> from marginals.language.parser import parse_conditions
     >>> from marginals.columns import Column, Integer, Schema

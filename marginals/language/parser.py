@@ -50,7 +50,7 @@ def parse(text: str) -> Query:
 
 
 def parse_conditions(text: str) -> tuple[Condition, ...]:
-    """Parse conditions alone, as they follow the bar; an empty text has none.
+    """Parse conditions alone, as written after the bar; an empty text has none.
 
     Args:
         text: conditions such as "age > 40, city = Oslo".

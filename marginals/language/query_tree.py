@@ -20,7 +20,7 @@ class Column:
 
     Args:
         column: its name.
-        at: where it was written.
+        at: its place in the text.
     """
 
     column: str
@@ -34,8 +34,8 @@ class Condition:
 
     Args:
         column: its name.
-        cell: the values that it may have.
-        at: where it was written.
+        cell: the values that the column may have.
+        at: its place in the text.
 
     >>> Condition("age", Exact(40))
     Condition(column='age', cell=Exact(value=40))
@@ -56,8 +56,8 @@ class Query:
             "mode" the most likely value.
         of: conditions for P, conditions with exact values for p, one `Column` for the others.
         given: conditions.
-        levels: of the quantiles, strictly between 0 and 1.
-        text: as it was written.
+        levels: the levels of the quantiles, strictly between 0 and 1.
+        text: the text of the query.
 
     >>> Query("E", (Column("income"),), (Condition("age", Exact(40)),)).columns
     ('income', 'age')
@@ -93,7 +93,7 @@ class Query:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns it names, each once."""
+        """The columns that the query names, each once."""
         return tuple(dict.fromkeys(part.column for part in (*self.of, *self.given)))
 
     @property

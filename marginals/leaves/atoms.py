@@ -30,7 +30,7 @@ class AtomLeaves(LeafFamily):
     """Leaves that put mass on given points of each column, and the rest on a continuous leaf.
 
     The value of an exact cell is the mass if it equals an atom, in the precision of the evidence,
-    and the density if not.
+    and the density otherwise.
 
     Args:
         atoms: the atoms of each column.

@@ -39,10 +39,10 @@ class LeafFamily(nn.Module, ABC):
     `leaves/collection.py`; every query, training and sampling then work with it. Add it to the
     registry of `tests/laws`, which check it.
 
-    The methods share their arguments: `columns` of the family, n of them; `cells`, evidence about
-    them; `log_u` and `log_1mu`, the logarithms of levels u and 1 - u, (n, B, Q); `log_weights` of
-    the leaves, (n, B, M); `components`, the leaf of each cell, (n, B); `data`, values (D, N); a
-    `generator` of random numbers; and the `backend`, which says how to compute.
+    The methods share their arguments: n `columns` of the family; `cells`, evidence about them;
+    `log_u` and `log_1mu`, the logarithms of levels u and 1 - u, (n, B, Q); `log_weights` of the
+    leaves, (n, B, M); `components`, the leaf of each cell, (n, B); `data`, values (D, N); a
+    `generator` of random numbers; and the `backend`, which selects the implementation.
     """
 
     kind: str
@@ -77,7 +77,7 @@ class LeafFamily(nn.Module, ABC):
     def rough_invert(
         self, log_u: Tensor, log_1mu: Tensor, log_weights: Tensor, columns: Sequence[int]
     ) -> Tensor:
-        """Return points (n, B, Q) near the quantiles, at less cost where there is a way."""
+        """Return points (n, B, Q) near the quantiles, at lower cost if the family can."""
         return self.invert(log_u, log_1mu, log_weights, columns)
 
     def bracket(
@@ -137,15 +137,15 @@ class LeafFamily(nn.Module, ABC):
         """Set component k of some columns, all by default, to resemble data by weight.
 
         Args:
-            data: rows or distinct values, (n, N), NaN where missing; `scale_to` has seen such data.
-            shares: how much of each belongs to each component, (N, M).
+            data: rows or distinct values, (n, N), NaN where missing; call `scale_to` first.
+            shares: the share of each in each component, (N, M).
             columns: the n columns.
         """
         raise TypeError(f"Expected leaves with a closed-form start; got {type(self).__name__}.")
 
     @abstractmethod
     def scale_to(self, data: Tensor) -> None:
-        """Take the scale of each column from the data (D, N), NaN where missing."""
+        """Set the scale of each column from data (D, N), NaN where missing."""
 
     @abstractmethod
     def start_as_paper(self, generator: torch.Generator | None = None) -> None:
@@ -153,7 +153,7 @@ class LeafFamily(nn.Module, ABC):
 
     @abstractmethod
     def row_cost(self) -> int:
-        """Return the number of floats that evaluating all columns of one row holds at a time."""
+        """Return the number of floats in memory while all columns of one row are evaluated."""
 
     @abstractmethod
     def config(self) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class NeuralLeaves(ContinuousLeaves):
         columns: the number of columns D.
         width: the number of components M.
         depth: the number of hidden layers, at least 1.
-        hidden: the number of units R of each.
+        hidden: the number of units R in each layer.
 
     >>> leaves = NeuralLeaves(columns=2, width=4)
     >>> out = leaves.evaluate(torch.zeros(2, 5), columns=[0, 1])

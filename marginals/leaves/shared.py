@@ -38,15 +38,15 @@ _MOST_KEPT = 1 << 15
 class SharedLeaves(ContinuousLeaves):
     r"""Univariate CDFs :math:`\varphi_{kj}(x) = \Phi((g_j(x) - m_{kj}) / s_{kj})`.
 
-    One increasing function g_j per column, see `LearnedScale`, serves all its components: cheaper
-    than a network per component, and better on small data. Far out g_j is a line.
+    One increasing function g_j per column, see `LearnedScale`, serves all its components. This is
+    cheaper than a network per component, and better on small data. In the tails, g_j is linear.
 
     Args:
         columns: the number of columns D.
         width: the number of components M.
         hidden: the number of units of each g_j.
         base: the distribution on the learned scale, "normal" or "logistic".
-        min_scale: the least s, in units of the learned scale. It keeps components from
+        min_scale: the smallest s, in units of the learned scale. It keeps components from
             collapsing onto a point, where the likelihood is unbounded.
 
     >>> leaves = SharedLeaves(columns=2, width=4)

@@ -49,8 +49,8 @@ def copula(
         model: a fitted `MDMA`, or a view of one.
         x, y: the columns.
         given: evidence on other columns, as in `MDMA.prob`.
-        data: rows to compare with, at their levels under the model. All are shown: choose those
-            that match `given`.
+        data: rows to compare with, at their levels under the model. All are shown: select the
+            ones that match `given`.
         ax: axes to draw on; by default a new figure.
     """
     source = subject(model, given, data)
@@ -86,9 +86,9 @@ def tails(
     least: float = 0.002,
     ax: Axes = None,
 ) -> Axes:
-    """Draw the chance that a column lies beyond a threshold if another does, along thresholds.
+    """Draw the probability that a column lies beyond a threshold if another does.
 
-    At threshold q, the lower curve is P(y's level <= q | x's level <= q), the upper one the same
+    At threshold q, the lower curve is P(y's level <= q | x's level <= q); the upper one is the same
     for levels above 1 - q. Independent columns would follow the dotted line. The model's curves
     fall to 0 in the limit: trust them only where there are data.
 

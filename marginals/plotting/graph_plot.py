@@ -10,7 +10,7 @@ _LETTERS = 10  # per line of a name; longer names are broken in two or shortened
 
 
 def graph(network: Any, *, ax: Axes = None) -> Axes:
-    """Draw a mixed graph: arrows for directed edges, plain lines where the direction is open.
+    """Draw a mixed graph: arrows for directed edges, plain lines for undirected ones.
 
     Needs networkx, which comes with `pip install "marginals[causal]"`.
 

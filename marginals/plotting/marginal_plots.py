@@ -56,7 +56,7 @@ def marginal(
         column: name of the column.
         given: evidence, as in `MDMA.prob`.
         level: share of the mass to shade, between 0 and 1.
-        data: rows to compare with. All are shown: choose those that match `given`.
+        data: rows to compare with. All are shown: select the ones that match `given`.
         ax: axes to draw on; by default a new figure.
     """
     if not 0 < level < 1:
@@ -92,12 +92,12 @@ def conditionals(
     given: Mapping[Any, Any] | None = None,
     ax: Axes = None,
 ) -> Axes:
-    """Draw the distribution of a column for some values of another, p(column | by = value).
+    """Draw the distribution of a column for several values of another, p(column | by = value).
 
     Args:
         model: a fitted `MDMA`, or a view of one.
-        column: column whose distributions are drawn.
-        by: column that is fixed at each value in turn.
+        column: the column to draw.
+        by: the column to fix at each value in turn.
         values: values of `by`; by default its categories, or five quantiles from 5 to 95 %.
         given: further evidence, the same for all.
         ax: axes to draw on; by default a new figure.

@@ -26,9 +26,9 @@ _MOST_COLUMNS = 30
 def missingness(frame: Any, *, ax: Axes = None) -> Axes:
     """Draw the share of missing cells in each column, and which cells go missing together.
 
-    Each row of the plot is a combination of missing cells (dark) with the share of the table's rows
-    that have it, the most common first. Below each column is its share of missing cells. At most 12
-    combinations and the 30 columns with most missing cells are shown.
+    Each row of the plot is a combination of missing cells (dark) and the share of the table's rows
+    that have it, the most common first. Below each column is its share of missing cells. The plot
+    shows at most 12 combinations, and the 30 columns with most missing cells.
 
     Args:
         frame: a DataFrame, or an array of rows and columns; NaN, None, NA and NaT are missing.

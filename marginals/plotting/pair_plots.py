@@ -50,22 +50,22 @@ def pairs(
 ) -> Any:
     """Draw the marginals of columns and the joint distribution of each pair, with data on top.
 
-    The diagonal shows marginals. Below it, two columns of numbers have regions of highest density
-    that hold the shares `levels` of the mass; a column with few values has one strip per value,
-    each on its own scale; two such columns have their probabilities in percent. Above it are the
-    correlations of the model and of the data within the part of the plane shown. If a column has
-    atoms, its pairs show the density without them.
+    The diagonal shows marginals. Below it, two numeric columns show regions of highest density that
+    hold the shares `levels` of the mass; a column with few values shows one strip per value, each
+    on its own scale; two such columns show their probabilities in percent. Above the diagonal are
+    the correlations of model and data within the visible part of the plane. If a column has atoms,
+    its pairs show the density without them.
 
     Args:
         model: a fitted `MDMA`, or a view of one.
         columns: names, at most eight; by default the first eight.
-        data: rows to compare with. All are shown: choose those that match `given`.
+        data: rows to compare with. All are shown: select the ones that match `given`.
         given: evidence, as in `MDMA.prob`; its columns are not drawn.
         levels: shares of mass between 0 and 1.
         width: width of the figure in inches.
 
     Returns:
-        an array (n, n) of axes.
+        An array (n, n) of axes.
     """
     plt = pyplot()
     source = subject(model, given, data)

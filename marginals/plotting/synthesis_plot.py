@@ -13,12 +13,12 @@ _MOST_COLUMNS = 20
 def plot_synthesis(report: SynthesisReport) -> Any:
     """Draw a report in four panels and return its figure.
 
-    Left to right: the distance of each column (at most the 20 largest), the dependence of each pair
-    of columns in the synthetic table against the real one, how well a classifier tells the tables
-    apart, and the distances to the nearest real row.
+    The panels show, left to right, the distance of each column (at most the 20 largest), the
+    dependence of each pair of columns in the synthetic table against the real one, how well a
+    classifier tells the tables apart, and the distances to the nearest real row.
 
     Args:
-        report: result of `marginals.synthesis_report`.
+        report: the result of `marginals.synthesis_report`.
     """
     size = (1.5 * WIDTH, 2.8)
     figure, axes = pyplot().subplots(

@@ -11,9 +11,9 @@ from marginals.training import FitResult
 def training(result: Any, *, ax: Axes = None) -> Axes:
     """Draw the scores of a fit over its steps: mean log density per row, on the model's scale.
 
-    The dot is the step whose weights were kept; dotted lines are cuts of the learning rate. The
-    initial rise may lie outside the axes, so that later scores can be seen. Training scores include
-    the noise added to rows, if any, and so lie lower.
+    The dot marks the step whose weights were kept; dotted lines mark cuts of the learning rate. The
+    initial rise may lie outside the axes, to keep later scores readable. Training scores include
+    the noise added to rows, if any, and are therefore lower.
 
     Args:
         result: a `FitResult`, or a fitted estimator with a `result_`.

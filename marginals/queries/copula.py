@@ -40,12 +40,12 @@ class Copulas(NamedModel):
     def copula(self, columns: Any = None) -> "Copula":
         """Return the copula of continuous columns; the others are marginalised.
 
-        Of a rounded column it is that of the number before rounding. Integers, categories and
+        For a rounded column, it describes the number before rounding. Integers, categories and
         columns with atoms have no unique copula: leave them out, or condition on them first, as in
         `model.condition({"city": "Oslo"}).copula(["x", "y"])`.
 
         Args:
-            columns: two or more; by default all that are continuous.
+            columns: two or more continuous columns, all by default.
         """
         density, schema = self._parts()
         chosen = None if columns is None else places(schema, columns)
@@ -56,9 +56,9 @@ class Copulas(NamedModel):
 class Copula:
     """The copula of some continuous columns, queried at levels in the unit cube.
 
-    Levels `u` are a dict, which has one answer; a DataFrame with some of the columns by name; or an
-    array (B, n) or tensor (..., n) with all of them. Columns left out and NaN are marginalised.
-    Answers are computed in float64 whatever the model's dtype, and carry no gradients.
+    Levels `u` are a dict, which gives one answer; a DataFrame with some of the columns; or an array
+    (B, n) or tensor (..., n) with all of them. Absent columns and NaN are marginalised. Answers are
+    computed in float64 for any dtype of the model, without gradients.
 
     Args:
         density: the density, given at most one row of evidence; a copy is made.
@@ -104,8 +104,8 @@ class Copula:
         """Return log C(u) = log P(every U_j <= u_j).
 
         Args:
-            u: levels in [0, 1] as a dict, a DataFrame with some of the columns, or an array with
-                all; absent or NaN is marginalised.
+            u: levels in [0, 1]: a dict, a DataFrame with some of the columns, or an array with all
+                of them. Absent columns and NaN are marginalised.
         """
         return self._answer(self._log_corner, u)
 
@@ -134,7 +134,7 @@ class Copula:
         return self._answer(lambda *levels: self._log_upper_corner(*levels).exp(), u)
 
     def logpdf(self, u: Any) -> Any:
-        """Return the log of the density c(u); -inf on the faces of the cube by convention.
+        """Return log c(u), the log density; by convention -inf on the faces of the cube.
 
         The faces have no volume, and c need not have a limit there.
 
@@ -156,9 +156,9 @@ class Copula:
         """Return the h-function P(U_of <= u_of | U_given = u_given).
 
         Args:
-            u: levels; those of other columns are ignored.
-            of: one column or several, whose joint CDF is returned.
-            given: one column or several, held at their levels strictly between 0 and 1.
+            u: levels; other columns are ignored.
+            of: the column or columns whose joint CDF is returned.
+            given: the column or columns to condition on, at levels strictly between 0 and 1.
         """
         sides = {"of": places(self.schema_, of), "given": places(self.schema_, given)}
         asked, fixed = groups(self.density, **sides)
@@ -192,8 +192,8 @@ class Copula:
 
         Args:
             n: the number of draws.
-            given: by column, a level or an interval of levels (low, high) to condition on; None is
-                an end of the unit interval.
+            given: by column, a level or an interval of levels (low, high) to condition on; None
+                stands for 0 or 1.
             random_state: seed for the draws.
         """
         ends = {self.schema_.index(name): _ends(name, cell) for name, cell in (given or {}).items()}
@@ -210,10 +210,10 @@ class Copula:
 
     @torch.no_grad()
     def levels(self, x: Any) -> Any:
-        """Return the levels u_j = F_j(x_j) of the cells of a table, NaN where missing.
+        """Return the levels u_j = F_j(x_j) of a table's cells, NaN where missing.
 
-        A rounded or censored cell has the middle of its levels. Columns that are not in the copula
-        are left out.
+        A rounded or censored cell gets the middle of its levels. Columns outside the copula are
+        ignored.
 
         Args:
             x: a table, or a tensor (..., n) with all columns.
@@ -238,10 +238,10 @@ class Copula:
 
     @torch.no_grad()
     def values(self, u: Any) -> Any:
-        """Return the values x_j = F_j^{-1}(u_j) of levels, in the columns' units.
+        """Return the values x_j = F_j^{-1}(u_j) at given levels, in the columns' units.
 
         Args:
-            u: levels, as in `logcdf`, of all columns.
+            u: levels of all columns, as in `logcdf`.
 
         Returns:
             A DataFrame; for a tensor, a tensor of the same shape, infinite at levels 0 and 1.
@@ -292,10 +292,10 @@ class Copula:
     def lower_tail(self, a: Any, b: Any, q: Any = 0.01) -> Any:
         """Return P(U_b <= q | U_a <= q) = C(q, q) / q.
 
-        It is exact for the model at each q, and as good as the data there: some hundred rows should
-        lie below q. As q falls to 0 it falls to 0 for every model of this library, which has
-        finitely many components, each without tail dependence. The limit is no estimate of the
-        data's coefficient of tail dependence.
+        The answer is exact for the model; it is as good as the data at q, so a few hundred rows
+        should lie below q. As q falls to 0, so does the answer, for every model of this library:
+        each has finitely many components, all without tail dependence. Do not use the limit as an
+        estimate of the data's coefficient of tail dependence.
 
         Args:
             a, b: the columns.
@@ -313,7 +313,7 @@ class Copula:
         return self._tail(a, b, q, upper=True)
 
     def pairs(self, q: float = 0.05, points: int = 1024) -> pd.DataFrame:
-        """Return a line for each pair of columns: rank correlations, their errors, and tails.
+        """Return one line per pair of columns: rank correlations, their errors, and tails.
 
         Args:
             q: the threshold of the tails.

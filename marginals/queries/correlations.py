@@ -41,15 +41,15 @@ class Correlations(NamedModel):
     """Pearson correlations, by column names."""
 
     def corr(self, columns: Any = None, given: Any = None) -> pd.DataFrame:
-        """Return the matrix of Pearson correlations of columns of numbers or times.
+        """Return the Pearson correlation matrix of columns of numbers or times.
 
-        It is computed from conditional means given the values of integers and atoms, and given 162
-        points of a continuous column, between which they are interpolated. The error is that of
-        `mean`, about 1e-4.
+        It is computed from conditional means given each value of integers and atoms, and given 162
+        points of a continuous column with interpolation between them. The error is about 1e-4, as
+        in `mean`.
 
         Args:
-            columns: the columns, by default all columns of numbers that are not given.
-            given: one piece of evidence, a dict.
+            columns: the columns; by default all numeric columns that are not given.
+            given: one row of evidence, as a dict.
         """
         density, schema = self._parts()
         if not requests.is_single(given):

@@ -13,14 +13,14 @@ from torch import Tensor
 class Estimate:
     """A mean over rows, with its standard error.
 
-    The error is that of the finite number of rows only: a model that fits badly gives a wrong value
+    The error only covers the finite number of rows: a model that fits badly gives a wrong value
     with a small error.
 
     Args:
         value: the mean.
         stderr: its standard error; infinite for a single row.
         unit: the unit of both; empty for a plain number.
-        pvalue: the chance of a value as large without dependence; None if not requested.
+        pvalue: the probability of a value as large without dependence; None if not requested.
 
     >>> found = Estimate(0.51083, 0.00214)
     >>> print(found)
@@ -51,7 +51,7 @@ class Estimate:
         """Return the central interval that covers the mean with probability `level`.
 
         Args:
-            level: the probability of covering the mean.
+            level: the coverage probability.
         """
         if not 0 < level < 1:
             raise ValueError(

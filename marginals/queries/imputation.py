@@ -46,12 +46,12 @@ class Imputations(NamedModel):
         *,
         columns: Any = None,
     ) -> Any:
-        """Fill the missing cells of a table; observed cells stay as they are.
+        """Fill the missing cells of a table; observed cells do not change.
 
-        Columns of whole numbers are filled with these: their mean is rounded to a value of the
-        column (`mean` has the exact one). A column that was fitted as integers, and became floats
-        to hold gaps, is integers again. With `handle_unknown="missing"`, categories not seen in
-        training stay as they are.
+        Integer columns are filled with integers: the mean is rounded to a value of the column
+        (`mean` returns the exact one). A column that was fitted as integers, and became floats to
+        hold gaps, is converted back to integers. With `handle_unknown="missing"`, categories not
+        seen in training do not change.
 
         Args:
             x: a table with some of the model's columns.
@@ -59,10 +59,11 @@ class Imputations(NamedModel):
                 their most likely value unless drawn.
             draws: for method "draw", the number of completed tables.
             random_state: seed for the draws.
-            columns: the columns to fill, by default those of `x`. Columns that `x` lacks are added.
+            columns: the columns to fill, by default those of `x`. Columns absent from `x` are
+                added.
 
         Returns:
-            A completed table of the type of `x`, or a list of them if `draws` > 1.
+            A completed table of the same type as `x`, or a list of tables if `draws` > 1.
         """
         if method not in ("mean", "median", "mode", "draw"):
             raise ValueError(
@@ -82,7 +83,7 @@ class Imputations(NamedModel):
     def impute_interval(self, x: Any, level: float = 0.9) -> pd.DataFrame:
         """Return the central interval of each missing cell: a line with row, column and ends.
 
-        Categories without an order have no interval.
+        Unordered categories have no interval.
 
         Args:
             x: a table with some of the model's columns.

@@ -42,15 +42,15 @@ class IndependenceResult:
     """The outcome of a test of independence.
 
     Args:
-        statistic: n times the sum of the squared generalised correlations; of the test over all
+        statistic: n times the sum of the squared generalised correlations; for the test over all
             shapes, the sum for the shape that decided.
-        pvalue: the chance of a result as extreme if the columns are independent.
+        pvalue: the probability of a result as extreme if the columns are independent.
         degrees: the degrees of freedom of the statistic's chi-squared distribution.
         n: the number of rows that counted.
         correlations: the generalised correlations, (functions of x, functions of y); the functions
             of a column are next to each other.
-        ties: how cells with mass, if there were any, were transformed.
-        shape: of the test over all shapes, the degrees in x and y that decided: (1, 1) is a trend,
+        ties: how cells with mass, if any, were transformed.
+        shape: for the test over all shapes, the degrees in x and y that decided: (1, 1) is a trend,
             (2, 1) a mean of y that bends with x, (1, 2) a spread of y that grows or shrinks with x.
             None for a test with `q` functions.
     """
@@ -85,27 +85,27 @@ def independence_test(
     incomplete: Incomplete = "marginalise",
     seed: int = 0,
 ) -> IndependenceResult:
-    """Test whether X and Y are independent (given Z), at rows of data.
+    """Test whether X and Y are independent, given Z if there is one, on rows of data.
 
-    Rows that miss a cell of x or y do not count; at least two must remain. A column that never
-    varies carries no evidence: with "random" ties its transform is noise and the p-value uniform;
-    with "middle" it is 1/2, where the first function is 0, and the p-value for q = 1 is 1.
+    Rows with a missing cell in x or y are ignored; at least two must remain. A constant column
+    carries no evidence: with "random" ties its transform is noise and the p-value is uniform; with
+    "middle" the transform is 1/2, where the first function is 0, and the p-value for q = 1 is 1.
 
     By default the test combines shapes of dependence: the correlations of degree 1 to 4 in x with
     degree 1 to 4 in y, see `shape_functions`. They are independent if X and Y are, so the smallest
     weighted p-value has an exact distribution. Degree (j, k) has a weight proportional to
-    (j k)^-3: most of the level goes to the trend, (1, 1), and the rest sees curves and spreads.
+    (j k)^-3: most of the level goes to the trend, (1, 1), and the rest to curves and spreads.
 
-    Sides of several columns are transformed in turn, each column given those before it too:
+    If a side has several columns, each is transformed given the ones before it too:
     F(x_1 | z), F(x_2 | x_1, z), ...; under independence all of these are independent uniforms.
 
     Args:
-        uniforms: the rows, under one density or several; it keeps transforms for later tests.
-        x, y: one column or several on each side.
+        uniforms: the rows, under one density or several; it caches transforms for later tests.
+        x, y: one or more columns on each side.
         given: the columns Z; None for an unconditional test.
-        q: None for the test over all shapes; or a number of functions of each uniform, as
-            Petersen and Hansen have them, with q^2 degrees of freedom for single columns. q = 1
-            sees a trend alone.
+        q: None for the test over all shapes; or the number of functions of each uniform, as in
+            Petersen and Hansen, with q^2 degrees of freedom for single columns. q = 1 only detects
+            a trend.
         trim: the `q` functions vanish below `trim` and above 1 - `trim`, where conditional
             distributions are estimated worst.
         ramp: the width over which the weight of the `q` functions rises from 0 to 1.
@@ -114,8 +114,8 @@ def independence_test(
             level exact; "middle" takes its middle, or over all shapes the mean of each function
             over the jump, which needs no seed and makes the test conservative.
         incomplete: by default rows in which part of Z is missing are transformed given the rest
-            of Z. Independence given Z does not imply independence given a part of it: "omit"
-            leaves these rows out.
+            of Z. Independence given Z does not imply independence given part of it; "omit"
+            excludes these rows.
         seed: seed for the random ties.
 
     >>> from marginals.densities.build import build
@@ -150,15 +150,15 @@ class Independence(NamedRows):
     def independence_test(
         self, x: Any, y: Any, given: Any = None, *, data: Any = None, **options: Any
     ) -> IndependenceResult:
-        """Test whether columns are independent, perhaps given others.
+        """Test whether columns are independent, optionally given others.
 
-        A fitted model is tested at the rows of `data`, by default at those it was fitted to;
-        cross-fitted models at their held-out rows.
+        A fitted model is tested on the rows of `data`, by default the fitted rows. Cross-fitted
+        models are tested on their held-out rows.
 
         Args:
-            x, y: a column or several on each side.
+            x, y: one or more columns on each side.
             given: columns to condition on.
-            data: rows to test at.
+            data: rows to test on.
             options: `q`, `ties`, `incomplete`, `seed`, `trim` and `ramp`; see
                 `marginals.queries.independence_test`. `q` may be a list.
 
@@ -168,27 +168,27 @@ class Independence(NamedRows):
         return self.independence_tester(data=data, **options).independence_test(x, y, given)
 
     def independence_tester(self, *, data: Any = None, **options: Any) -> "IndependenceTester":
-        """Return an object that runs many tests at the same rows and makes each transform once.
+        """Return an object that runs many tests on the same rows and computes each transform once.
 
         Args:
-            data: rows to test at, as of `independence_test`.
-            options: as of `independence_test`.
+            data: rows to test on, as in `independence_test`.
+            options: as in `independence_test`.
         """
         return IndependenceTester(self._columns(), self._tested(data), **options)
 
 
 @final
 class IndependenceTester:
-    """Many tests of independence at the same rows, by column names.
+    """Run many tests of independence on the same rows, by column name.
 
-    The transform F(x | z) of a column is computed once and serves every test with that z.
+    The transform F(x | z) of a column is computed once and reused in every test with that z.
 
     Args:
         schema: the schema of the columns.
         parts: pairs of a density and its rows, on the model's scale.
         q: the number of functions of each test, None for the test over all shapes, or a list of
             these for one result each.
-        options: options of the tests, see `marginals.queries.independence_test`.
+        options: options of the tests; see `marginals.queries.independence_test`.
     """
 
     def __init__(self, schema: Schema, parts: Parts, *, q: Any = None, **options: Any) -> None:
@@ -201,10 +201,10 @@ class IndependenceTester:
         return list(self._schema.names)
 
     def independence_test(self, x: Any, y: Any, given: Any = None) -> IndependenceResult:
-        """Test whether columns are independent, perhaps given others.
+        """Test whether columns are independent, optionally given others.
 
         Args:
-            x, y: a column or several on each side.
+            x, y: one or more columns on each side.
             given: the columns to condition on.
 
         Returns:
@@ -219,7 +219,7 @@ class IndependenceTester:
         return results if several else results[0]  # type: ignore[return-value]
 
     def prepare(self, columns: Any, given: Any = None) -> None:
-        """Transform columns that will be tested given the same others, in one pass.
+        """Transform several columns to be tested given the same others, in one pass.
 
         Args:
             columns: the columns.

@@ -72,12 +72,12 @@ class InformationMatrix:
 def entropy(parts: Parts, columns: Columns, log_jacobian: Tensor | None = None) -> Estimate:
     """Estimate the joint entropy of columns: the mean of -log p.
 
-    The entropy of continuous columns is differential, and may be negative. Rows that miss one of
-    the columns do not count: their log densities are those of other columns.
+    The entropy of continuous columns is differential and may be negative. Rows with a missing cell
+    in one of the columns are ignored, because their log densities describe fewer columns.
 
     Args:
         parts: pairs of a density and rows, evidence or a tensor (B, D).
-        columns: one column or several.
+        columns: one or more columns.
         log_jacobian: for the entropy on another scale y of the columns, the sum of log |dx / dy|
             over the exact cells of each row, (B,).
 
@@ -105,17 +105,17 @@ def mutual_information(
 ) -> Estimate:
     """Estimate I(A; B) or I(A; B | C): the mean of log p(a, b | c) - log p(a | c) - log p(b | c).
 
-    A row counts if at least one cell of each side is observed; its missing cells are marginalised.
-    Where sides of several columns have gaps, the mean is that of the information between the
-    observed parts, which is at most that between the whole sides.
+    A row counts if at least one cell on each side is observed; its missing cells are marginalised.
+    If sides of several columns have gaps, the mean is over the information between the observed
+    parts, which is at most the information between the complete sides.
 
     Args:
         parts: pairs of a density and rows, evidence or a tensor (B, D).
-        a, b: one column or several on each side.
-        given: the columns C conditioned on.
-        permutations: for a p-value, how often the cells of B are permuted among the rows of each
-            part. If A and B are independent, all permutations are equally likely, whatever the
-            densities are, and the p-value is exact. Not with `given`: use `independence_test`.
+        a, b: one or more columns on each side.
+        given: the columns C to condition on.
+        permutations: for a p-value, how often to permute the cells of B among the rows of each
+            part. If A and B are independent, all permutations are equally likely for any densities,
+            and the p-value is exact. Not available with `given`: use `independence_test`.
         seed: seed for the permutations.
 
     >>> from marginals.densities.build import build
@@ -153,8 +153,8 @@ def pointwise_mutual_information(
 
     Args:
         parts: pairs of a density and rows, evidence or a tensor (B, D).
-        a, b: one column or several on each side.
-        given: the columns C conditioned on.
+        a, b: one or more columns on each side.
+        given: the columns C to condition on.
     """
     first, second, third = groups(parts[0][0], a=a, b=b, given=given)
     return _log_ratios(checked(parts), [first, second], third)
@@ -171,8 +171,8 @@ def total_correlation(
 
     Args:
         parts: pairs of a density and rows, evidence or a tensor (B, D).
-        columns: two or more.
-        given: the columns conditioned on.
+        columns: two or more columns.
+        given: the columns to condition on.
     """
     asked, third = _two_or_more(parts, columns, given)
     used = _counted(parts, lambda c: observed(c, asked).sum(1) >= 2, "with two of `columns`")
@@ -187,8 +187,8 @@ def mutual_information_matrix(
 
     Args:
         parts: pairs of a density and rows, evidence or a tensor (B, D).
-        columns: two or more; by default all that are not given.
-        given: the columns conditioned on in every pair.
+        columns: two or more columns; by default all that are not given.
+        given: the columns to condition on in every pair.
     """
     asked, third = _two_or_more(parts, columns, given)
     found = [_pairs(density, cells, asked, third) for density, cells in checked(parts)]
@@ -220,20 +220,20 @@ class Information(NamedRows):
         random_state: Any = 0,
         permutations: int = 0,
     ) -> Estimate:
-        """Estimate the mutual information of columns in nats, perhaps given others.
+        """Estimate the mutual information of columns in nats, optionally given others.
 
-        The mean of log p(a, b | c) / (p(a | c) p(b | c)) over rows. A fitted model averages over
-        its own draws, or over the rows of `data`: use held-out rows, since on training rows
-        overfitting reads as information. Cross-fitted models average over their held-out rows.
+        This is the mean of log p(a, b | c) / (p(a | c) p(b | c)) over rows. A fitted model averages
+        over its own draws, or over the rows of `data`. Use held-out rows: on training rows,
+        overfitting looks like information. Cross-fitted models average over their held-out rows.
 
         Args:
-            a, b: a column or several on each side.
+            a, b: one or more columns on each side.
             given: columns to condition on.
             data: rows to average over instead of draws.
             samples: the number of draws.
             random_state: seed for the draws and permutations.
-            permutations: for `.pvalue`, how often the cells of `b` are permuted among the rows;
-                without `given` only.
+            permutations: for `.pvalue`, how often to permute the cells of `b` among the rows; only
+                without `given`.
         """
         parts, seed = self._averaged(data, samples, random_state), seed_of(random_state)
         first, second, third = (places(self._columns(), side) for side in (a, b, given))
@@ -245,8 +245,8 @@ class Information(NamedRows):
         """Return log p(a, b | c) / (p(a | c) p(b | c)) of each row in nats.
 
         Args:
-            a, b: a column or several on each side.
-            data: the rows; by default those that were fitted.
+            a, b: one or more columns on each side.
+            data: the rows; by default the fitted ones.
             given: columns to condition on.
         """
         parts = self._tested(data)
@@ -264,14 +264,14 @@ class Information(NamedRows):
         samples: int = SAMPLES,
         random_state: Any = 0,
     ) -> Estimate:
-        """Estimate the total correlation of columns in nats, perhaps given others.
+        """Estimate the total correlation of columns in nats, optionally given others.
 
-        The mean of log p(x | c) less the sum of log p(x_j | c): 0 if all are independent.
+        This is the mean of log p(x | c) - sum_j log p(x_j | c): 0 if all are independent.
 
         Args:
-            columns: two or more; by default all that are not given.
+            columns: two or more columns; by default all that are not given.
             given: columns to condition on.
-            data, samples, random_state: as of `mutual_information`.
+            data, samples, random_state: as in `mutual_information`.
         """
         parts = self._averaged(data, samples, random_state)
         return total_correlation(parts, *self._asked(columns, given))
@@ -289,9 +289,9 @@ class Information(NamedRows):
         """Estimate the mutual information of all pairs of columns in nats, as a frame.
 
         Args:
-            columns: two or more; by default all that are not given.
+            columns: two or more columns; by default all that are not given.
             given: columns to condition on in every pair.
-            data, samples, random_state: as of `mutual_information`.
+            data, samples, random_state: as in `mutual_information`.
             stderr: return the standard errors as a second frame.
         """
         parts = self._averaged(data, samples, random_state)
@@ -319,10 +319,10 @@ class Entropy(NamedModel):
         samples: int = SAMPLES,
         random_state: Any = 0,
     ) -> Estimate:
-        """Estimate the entropy of columns in nats, in their units: the mean of -log p.
+        """Estimate the entropy of columns, the mean of -log p, in nats and the columns' units.
 
         Args:
-            columns: a column or several; all by default.
+            columns: one or more columns; all by default.
             data: rows to average over instead of draws.
             samples: the number of draws.
             random_state: seed for the draws.

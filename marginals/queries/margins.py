@@ -26,9 +26,9 @@ class Margins(NamedModel):
     def with_margins(self, margins: Mapping[Any, Any]) -> "TableView":
         """Return a view with the same copula and other margins for some columns.
 
-        All queries use the new values, in evidence too; the dependence of the columns, and so
-        their mutual information, stays as it is. On a view the margin replaced is that of the view
-        given its evidence. Files cannot hold such a distribution: save the model and call
+        All queries use the new values, including those in evidence. The dependence between columns,
+        and so their mutual information, does not change. On a view, the replaced margin is the
+        view's own, given its evidence. The result cannot be saved: save the model and call
         `with_margins` again after loading it.
 
         Args:

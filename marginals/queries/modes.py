@@ -32,11 +32,11 @@ class Modes(NamedModel):
     def mode(self, column: Any, given: Any = None) -> Any:
         """Return the most likely value of a column: one value, or one for each row of `given`.
 
-        It is the category or the integer or rounded value with the largest probability. For a
-        continuous column it is where the density, per unit of the column, is largest: found from
-        131 quantiles between 0.0001 and 0.9999, whose highest peaks are refined. An atom is the
-        mode if it is as likely as the values around that point, within an interval as wide as 1 %
-        of the range from the 1 % to the 99 % quantile.
+        This is the category, integer or rounded value with the largest probability. For a
+        continuous column, it is the point with the largest density per unit of the column, found
+        from 131 quantiles between 0.0001 and 0.9999, whose highest peaks are refined. An atom is
+        the mode if it is as likely as the values around that point, within an interval as wide as
+        1 % of the range from the 1 % to the 99 % quantile.
 
         Args:
             column: any column.

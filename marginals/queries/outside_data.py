@@ -19,7 +19,7 @@ _TAIL = 1e-9
 
 
 class OutsideDataWarning(UserWarning):
-    """Evidence lies far outside of the data: the answer is an extrapolation."""
+    """Warn that evidence lies far outside the data, so that the answer is an extrapolation."""
 
 
 def warn_outside(

@@ -40,10 +40,10 @@ def groups(density: Density, **named: Columns | None) -> list[tuple[int, ...]]:
 
 @torch.no_grad()
 def draws_of(density: Density, samples: int = SAMPLES, seed: int = 0) -> Parts:
-    """Draw rows from a density, to average over what the model itself says.
+    """Draw rows from a density, to average over its own distribution.
 
-    Draws are exact numbers: to ask about integers or rounded numbers, pass the cells that the draws
-    fall into instead.
+    Draws are exact numbers. For integers or rounded numbers, pass the cells that contain the draws
+    instead.
 
     Args:
         density: the density, given at most one row of evidence.

@@ -22,15 +22,15 @@ class Probabilities(NamedModel):
     def probabilities(self, column: Any, given: Any = None) -> Any:
         """Return the probability of each category, or of each integer or rounded number.
 
-        Categories come in the order of the schema. An integer or rounded column has the values
-        between its extreme quantiles; those beyond have a probability below 2e-10 together.
+        Categories are in the order of the schema. For an integer or rounded column, the values are
+        those between its extreme quantiles; all others have a total probability below 2e-10.
 
         Args:
             column: the column.
-            given: evidence.
+            given: evidence; None for none.
 
         Returns:
-            A Series by value. For rows of evidence, a DataFrame with a row for each.
+            A Series by value; for rows of evidence, a DataFrame with one row each.
         """
         density, schema = self._parts()
         position = schema.index(column)

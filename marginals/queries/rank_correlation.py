@@ -48,8 +48,8 @@ def rank_correlations(
 ) -> RankCorrelations:
     """Return Kendall's tau and Spearman's rho of two continuous columns.
 
-    Tau is P(concordant) - P(discordant) of two draws, rho the correlation of levels. Both are means
-    over eight scramblings of a Sobol sequence; the spread of these gives the standard errors.
+    Tau is P(concordant) - P(discordant) of two draws; rho is the correlation of levels. Both are
+    means over eight scramblings of a Sobol sequence, whose spread gives the standard errors.
 
     Args:
         density: the density, given at most one row of evidence.

@@ -63,18 +63,19 @@ class Selectivity(NamedModel):
     """Expected numbers of rows, by column names."""
 
     def count(self, query: Any, rows: float | None = None) -> Any:
-        """Return how many rows of the table are expected to meet conditions.
+        """Return the expected number of rows of the table that meet conditions.
 
         This is the selectivity that query optimisers need: the probability of a box times the
-        number of rows. A list of queries is answered at once. Models without copula components,
-        such as `MDMA(tensor="ht")`, answer in closed form; their counts are monotone, and those of
-        disjoint boxes add up. The error of the fit itself is no part of `stderr`.
+        number of rows. A list of queries is answered in one pass. Models without copula components,
+        such as `MDMA(tensor="ht")`, answer in closed form; their counts are monotone, and counts of
+        disjoint boxes add up. `stderr` excludes the error of the fit itself.
 
         Args:
             query: conditions such as "age > 40, city in {Oslo, Bergen}", or an event as a dict, as
-                in `prob`; or a list of them. Or a DataFrame with a query in each row: a column of
-                pandas intervals has ranges, others have single values, and missing cells are free.
-            rows: the number of rows of the table; by default those fitted.
+                in `prob`; or a list of these. Or a DataFrame with one query per row, in which
+                columns of pandas intervals hold ranges, other columns hold single values, and
+                missing cells are unconstrained.
+            rows: the number of rows of the table; by default the number fitted.
 
         Returns:
             An `Estimate` of the number of rows; for several queries, `Counts` with arrays.

@@ -24,8 +24,8 @@ class Surprises(NamedModel):
     def surprise(self, x: Any, *, centred: bool = False) -> pd.DataFrame:
         """Return -log p(cell | the row's other cells) in nats, NaN where missing.
 
-        Columns on different scales have different log densities. To find the cell of a row that is
-        to blame, compare centred values: `model.surprise(rows, centred=True).idxmax(axis=1)`.
+        Columns on different scales have different log densities. To find the unusual cell of a row,
+        compare centred values: `model.surprise(rows, centred=True).idxmax(axis=1)`.
 
         Args:
             x: a table with some of the model's columns.

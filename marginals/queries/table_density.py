@@ -44,11 +44,11 @@ class TableDensity(
 ):
     """A distribution over the columns of a table, queried by their names.
 
-    Evidence (`given`) and events are dicts. A scalar is an exact value, a pair (low, high) with
-    None for an open end the interval low < x <= high, a pandas Interval has the ends it says, a set
-    is one of its values, and a list may mix values and intervals. Evidence may also be a DataFrame
-    or array with one row of exact values per answer, NaN where missing. Columns may be given by
-    position, too.
+    Evidence (`given`) and events are dicts. A scalar is an exact value. A pair (low, high) is the
+    interval low < x <= high, with None for an open end; a pandas Interval keeps its own open and
+    closed ends. A set means one of its values, and a list may mix values and intervals. Evidence
+    may also be a DataFrame or array with one row of exact values per answer, NaN where missing.
+    Columns may also be given by position.
     """
 
     # Densities and probabilities --------------------------------------------------------------
@@ -59,7 +59,7 @@ class TableDensity(
         Missing cells of `x` are marginalised. A dict gives a float, rows give one number each.
 
         Args:
-            x: a dict, DataFrame or array of values; columns left out are marginalised.
+            x: a dict, DataFrame or array of values; absent columns are marginalised.
             given: evidence; None for none.
         """
         of = requests.values(self._parts()[1], x)
@@ -80,7 +80,7 @@ class TableDensity(
         """Return the log of P(every column <= its value in x).
 
         Args:
-            x: a dict, DataFrame or array of upper ends; columns left out are marginalised.
+            x: a dict, DataFrame or array of upper ends; absent columns are marginalised.
             given: evidence; None for none.
         """
         return self._log_box(x, given, below=True)
@@ -98,7 +98,7 @@ class TableDensity(
         """Return the log of P(every column > its value in x).
 
         Args:
-            x: a dict, DataFrame or array of lower ends; columns left out are marginalised.
+            x: a dict, DataFrame or array of lower ends; absent columns are marginalised.
             given: evidence; None for none.
         """
         return self._log_box(x, given, below=False)
@@ -143,11 +143,11 @@ class TableDensity(
     def prob(self, event: Mapping[Any, Any], given: Any = None) -> Any:
         """Return the probability of an event, a dict of intervals, sets and discrete values.
 
-        A column may be both in the event and in a dict of evidence, as in P(age > 80 | age > 60).
+        A column may be in both the event and a dict of evidence, as in P(age > 80 | age > 60).
 
         Args:
-            event: a dict of cells by column: intervals, sets, unions, and values of columns in
-                which single values have mass.
+            event: a dict of cells by column: intervals, sets, unions, and values in columns whose
+                single values have mass.
             given: evidence; None for none.
         """
         return _exp(self.logprob(event, given))
@@ -166,7 +166,7 @@ class TableDensity(
     # Quantiles and moments --------------------------------------------------------------------
 
     def ppf(self, q: Any, column: Any, given: Any = None) -> Any:
-        """Return quantiles of a column at levels `q`: a value, an array, or one row per `given`.
+        """Return a column's quantiles at levels `q`: a value, an array, or a row per evidence row.
 
         Args:
             q: a level or a list of levels between 0 and 1.
@@ -192,11 +192,11 @@ class TableDensity(
         return values if len(shape) == 1 else np.asarray(values).reshape(tuple(shape))
 
     def interval(self, column: Any, level: float = 0.9, given: Any = None) -> Any:
-        """Return the central interval that holds the share `level`: a pair of values or arrays.
+        """Return the central interval with probability `level`: a pair of values or arrays.
 
         Args:
             column: a column with an order.
-            level: the probability that the interval holds.
+            level: the probability of the interval.
             given: evidence; None for none.
         """
         if not 0 < level < 1:
@@ -207,7 +207,7 @@ class TableDensity(
     def mean(self, column: Any, given: Any = None) -> Any:
         """Return the mean of a column: sums for integers, quadrature for continuous columns.
 
-        The quadrature's relative error is about 1e-4 in float32, in which models are fitted.
+        The quadrature's relative error is about 1e-4 in float32, the dtype of fitted models.
 
         Args:
             column: a column of numbers or times.
@@ -234,12 +234,12 @@ class TableDensity(
     # Samples, views ---------------------------------------------------------------------------
 
     def sample(self, n: int = 1, given: Any = None, random_state: Any = None) -> Any:
-        """Draw rows: n in all, or n for each row of evidence, in its order.
+        """Draw n rows or, for rows of evidence, n rows each in the same order.
 
-        Columns with an exact value as evidence have this value.
+        Columns with exact evidence keep its value.
 
         Args:
-            n: the number of rows, for each row of evidence if `given` has rows.
+            n: the number of rows, per row of evidence if `given` has rows.
             given: evidence; None for none.
             random_state: a seed or a numpy RandomState; None for new draws each time.
         """
@@ -330,13 +330,13 @@ class TableDensity(
 
 @final
 class TableView(TableDensity):
-    """A marginal or conditional of a fitted table, with the same questions.
+    """A marginal or conditional of a fitted table, with the same queries.
 
     Args:
         density: the density of the view's columns.
-        schema: these columns.
+        schema: the schema of these columns.
         kind: what `sample` returns: "frame", "array" or "tensor".
-        rows: the number of rows fitted, which scales `count`; None if the view has evidence.
+        rows: the number of fitted rows, which scales `count`; None if the view has evidence.
     """
 
     def __init__(
@@ -349,7 +349,7 @@ class TableView(TableDensity):
         return f"TableView({', '.join(map(str, self.schema_.names))})"
 
     def reading(self, unknown: str) -> "TableView":
-        """Return the view that reads categories not seen in training as "error" or "missing".
+        """Return a view that treats categories not seen in training in another way.
 
         Args:
             unknown: "error" or "missing".

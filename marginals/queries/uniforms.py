@@ -24,9 +24,9 @@ _MOST_PATTERNS = 32
 
 @final
 class Uniforms:
-    """Rows of data, each under a density, and a cache of their transforms to uniforms.
+    """Hold rows of data, each under a density, and cache their transforms to uniforms.
 
-    The rows of several parts, as in cross-fitting, follow each other.
+    The rows of several parts, as in cross-fitting, are concatenated.
 
     Args:
         parts: pairs of a density and rows, evidence or a tensor (B, D).

@@ -44,18 +44,18 @@ def register(
 ) -> Any:
     """Add the functions of a fitted model to a DuckDB connection.
 
-    A row is a struct: a table's name or alias stands for its row, and `{'age': age}` is some of its
-    columns. NULL is missing. Names match in any case, as in SQL, and a column that the model lacks
-    is an error that names it. With the name "wine":
+    A row is a struct: a table's name or alias stands for its row, and `{'age': age}` selects some
+    of its columns. NULL is missing. Names ignore case, as in SQL; a column that the model lacks
+    raises an error that names it. With the name "wine":
 
     - `wine_logpdf(row)`, `wine_logpdf(row, given)`: the log density, as `MDMA.logpdf`.
     - `wine_prob(query)`, `wine_prob(query, row)`: the probability of an event, given the query's
       evidence and the row's other cells. The query, such as `'proline > 1000 | alcohol = 13'`, may
       differ by row.
-    - `wine_ppf(level, column)`, `wine_ppf(level, column, row)`: a quantile given the row's other
-      cells, of a column of numbers; `wine_mean(column, row)` likewise.
-    - `wine_tail(row)`: the share of the model's draws that are as extreme, as
-      `MDMAOutlierDetector`; small is unusual.
+    - `wine_ppf(level, column)`, `wine_ppf(level, column, row)`: a quantile of a numeric column
+      given the row's other cells; `wine_mean(column, row)` likewise.
+    - `wine_tail(row)`: the share of the model's draws that are at least as extreme, as in
+      `MDMAOutlierDetector`; a small share is unusual.
     - `wine_fill(row)`, `wine_fill(row, method)`: the model's columns with missing cells filled.
     - `FROM wine_filled(table)`: these columns as a table; `wine_filled(table, method := 'draw')`.
     - `FROM wine_sample(n)`: draws; `wine_sample(n, seed := 1)`.
@@ -64,13 +64,13 @@ def register(
     Args:
         connection: from `duckdb.connect()`.
         model: a fitted model, or the path or address of its file.
-        name: the first part of the functions' names.
-        ignore: columns of rows that are not the model's, such as an identifier.
-        handle_unknown: how categories not seen in training are read: "error" or "missing"; None
-            for as the model was fitted.
+        name: the prefix of the functions' names.
+        ignore: columns of rows that the model lacks, such as an identifier.
+        handle_unknown: how to treat categories not seen in training: "error" or "missing"; None
+            keeps the model's setting.
 
     Returns:
-        The connection. A model of the same name that was registered before is replaced.
+        The connection. A model registered earlier under the same name is replaced.
     """
     duckdb_module()
     if not _NAME.fullmatch(name):

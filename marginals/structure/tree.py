@@ -45,7 +45,7 @@ class Node:
 class Tree:
     """Hold a tree of column groups.
 
-    Two trees are equal if their groups are, including the order of children.
+    Two trees are equal if their groups are equal, including the order of children.
 
     Args:
         groups: nested tuples or lists. The outermost is the root and the innermost items are the

@@ -18,16 +18,16 @@ _CLOSE = 0.05  # quantile of the unseen rows' distances below which a row is clo
 class Copying:
     """Compare the distances of synthetic rows and of unseen rows to the fitted rows.
 
-    Distances are Euclidean: numbers in standard deviations, a different category or a missing cell
-    counts 1.
+    Distances are Euclidean. Numbers count in standard deviations; a different category or a missing
+    cell counts as 1.
 
     Args:
-        close: share of synthetic rows closer to a fitted row than 95 % of unseen rows are; 0.05 if
-            nothing is copied, more if something is.
-        pvalue: chance of synthetic rows as close overall if nothing is copied.
+        close: share of synthetic rows closer to a fitted row than 95 % of unseen rows are: 0.05 if
+            nothing is copied, and more if something is.
+        pvalue: probability of synthetic rows this close overall if nothing is copied.
         duplicates: share of synthetic rows that equal a fitted row.
-        duplicates_unseen: share of unseen rows that equal a fitted row; tables with few categories
-            repeat themselves.
+        duplicates_unseen: share of unseen rows that equal a fitted row; in tables with few
+            categories, rows repeat by themselves.
         unseen: "holdout", or "real" if fitted rows were compared with each other.
         to_real, unseen_to_real: distances of synthetic and of unseen rows, sorted.
     """

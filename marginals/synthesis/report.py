@@ -19,7 +19,7 @@ _SHOWN = 10  # pairs in the text
 @final
 @dataclass(frozen=True)
 class SynthesisReport:
-    """Report the quality of synthetic rows; `print` shows it as text.
+    """Hold a report on the quality of synthetic rows; `print` shows it as text.
 
     Args:
         columns: one line per column: its kind, `distance` (Kolmogorov-Smirnov for numbers, total
@@ -94,10 +94,10 @@ def synthesis_report(
     """Compare synthetic rows with the real rows that a model was fitted to.
 
     Args:
-        real: table that was fitted; cells may be missing.
+        real: the fitted table; cells may be missing.
         synthetic: sampled rows with the same columns.
-        holdout: real rows that were not fitted, to judge copies by; without them, fitted rows are
-            compared with each other.
+        holdout: real rows that were not fitted, as the baseline for copies. Without them, fitted
+            rows are compared with each other.
         most: largest number of rows per table for the classifier and the search for copies.
         random_state: seed for choosing rows and for the classifier.
 

@@ -18,15 +18,15 @@ _ROUNDS = 200  # of proportional fitting; the counts settle long before
 @final
 @dataclass(frozen=True)
 class Drift:
-    """Tests of whether two tables have the same distribution.
+    """Hold tests of whether two tables have the same distribution.
 
     Args:
-        columns: a line for each column: the distance of its values (Kolmogorov's, or total
-            variation of categories), the change of its share of missing cells, the p-value, and
+        columns: one line per column: the distance between its values (Kolmogorov's, or total
+            variation for categories), the change in its share of missing cells, the p-value, and
             whether it drifted.
-        pairs: a line for each pair of columns: the p-value of a change in how they depend on each
-            other, beyond changes of the two columns alone, and whether it drifted.
-        level: the chance that any column or pair is said to drift if nothing changed.
+        pairs: one line per pair of columns: the p-value of a change in their dependence, beyond
+            changes in either column alone, and whether the pair drifted.
+        level: the probability of any false alarm if nothing changed.
     """
 
     columns: pd.DataFrame
@@ -35,13 +35,13 @@ class Drift:
 
     @property
     def pvalue(self) -> float:
-        """The chance of a change as clear as the clearest one if nothing changed."""
+        """The probability of a change as clear as the clearest one if nothing changed."""
         every = pd.concat([self.columns["pvalue"], self.pairs["pvalue"]]).dropna()
         return min(1.0, float(every.min()) * len(every)) if len(every) else 1.0
 
     @property
     def drifted(self) -> list[Any]:
-        """The columns, and pairs of columns, that drifted; the clearest first."""
+        """The columns and pairs of columns that drifted, the clearest first."""
         columns = self.columns[self.columns["drifted"]].rename(columns={"column": "what"})
         pairs = self.pairs[self.pairs["drifted"]]
         pairs = pairs.assign(what=list(zip(pairs["first"], pairs["second"], strict=True)))
@@ -58,15 +58,15 @@ class Drift:
 def drift(old: Any, new: Any, *, level: float = 0.01) -> Drift:
     """Test whether two tables have the same distribution, column by column and pair by pair.
 
-    Numbers are compared by Kolmogorov and Smirnov's test, categories and missing cells by
-    chi-square tests. Pairs are compared by the likelihood-ratio test for a change of their odds
-    ratios on grouped values, which a change of single columns does not trigger. Holm's method
-    limits the chance of any false alarm to `level`.
+    Numbers are compared by Kolmogorov-Smirnov tests, categories and missing cells by chi-square
+    tests. Pairs are compared by a likelihood-ratio test for a change in their odds ratios on
+    grouped values, which a change in single columns does not trigger. Holm's method limits the
+    probability of any false alarm to `level`.
 
     Args:
         old: a table.
         new: another table with the same columns.
-        level: the chance of any false alarm.
+        level: the probability of any false alarm.
 
     >>> rng = np.random.default_rng(0)
     >>> x, y = rng.normal(size=(2, 500))

@@ -25,11 +25,11 @@ class TwoSample:
     """Report how well boosted trees tell real rows from synthetic ones, on held-out rows.
 
     Args:
-        auc: chance that a synthetic row looks more synthetic than a real one; 0.5 if the tables
-            cannot be told apart.
+        auc: probability that a synthetic row looks more synthetic than a real one; 0.5 if the
+            tables are indistinguishable.
         lower, upper: its 95 % interval.
-        pvalue: chance of an AUC as large if both tables have the same distribution.
-        rows: rows compared from each table.
+        pvalue: probability of an AUC this large if both tables have the same distribution.
+        rows: number of rows compared from each table.
     """
 
     auc: float
@@ -77,9 +77,9 @@ def two_sample(
 def column_detection(
     real: Any, synthetic: Any, *, most: int = 5000, random_state: int = 0
 ) -> pd.DataFrame:
-    """Return how well a classifier that sees one column alone tells two tables apart.
+    """Return how well a classifier tells two tables apart from each column alone.
 
-    Each line has the figures of `TwoSample` for one column; an AUC of 0.5 is best.
+    Each line holds the fields of `TwoSample` for one column; an AUC of 0.5 is best.
 
     Args:
         real, synthetic: tables with the same columns.

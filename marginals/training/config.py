@@ -58,31 +58,31 @@ class FitConfig:
         clip_norm: Largest norm of the gradient; None disables clipping.
         max_steps: Largest number of steps.
         max_seconds: Time limit, None for none. A fit stopped by the clock is not reproducible
-            to the last digit. On a GPU the seconds begin when the first step has been recorded.
-        validation_fraction: Share of rows to hold out if no validation rows are given. With 0,
-            (at most 65536) training rows judge the model.
+            to the last digit. On a GPU the clock starts once the first step has been recorded.
+        validation_fraction: Share of rows to hold out if no validation rows are given. With 0, the
+            model is evaluated on at most 65536 training rows.
         evaluate_every: Steps between evaluations; None means once per epoch, but every 50 to 400.
         patience: Evaluations without gain before the fit returns to the best weights and lowers
             the rate.
         factor: Factor by which the rate is lowered.
         annealing: Last share of the steps or seconds, whichever end first, over which the rate
-            falls in a line to zero.
+            falls linearly to zero.
         max_cuts: Number of rate cuts after which the next plateau ends the fit.
         min_gain: Smallest decrease of the validation loss, in nats per row, that counts as gain.
         noise: Standard deviation of the noise added to exact continuous cells at each step,
             relative to each column's.
-        noisy_judges: If no rows are held out, judge training rows with this noise: else a start
-            sharper than the noise would look better than any step.
-        focus: Columns whose conditionals count beside the joint; see `Focus`.
+        noisy_judges: If no rows are held out, evaluate training rows with this noise; otherwise an
+            initialisation sharper than the noise would look better than any step.
+        focus: Columns whose conditionals count in addition to the joint; see `Focus`.
         focus_weight: Weight of log p(a column in focus | a random part of the others) next to
             log p(x).
         averaging: Decay of an exponential moving average of the weights, which is then evaluated
             and kept; 0 disables it.
         products: Precision of the contraction's matrix products in steps on a CUDA device:
             "tf32", "bf16x3" or "full". Evaluations are always full.
-        compile: Compile the leaves for steps on a CPU; None does so only in fits long enough.
+        compile: Compile the leaves for steps on a CPU; None does so only if the fit is long enough.
         seed: Seed for split, batching and noise.
-        checkpoint: File that the fit resumes from, if it exists, and keeps up to date.
+        checkpoint: File that the fit resumes from if it exists, and keeps up to date.
         checkpoint_seconds: Seconds between writes of the checkpoint.
         progress: Show a progress bar; None shows it only on a terminal.
     """
@@ -159,6 +159,6 @@ class FitConfig:
         return dataclasses.replace(self, **settings)
 
     def numbers(self) -> dict[str, Any]:
-        """Return the settings that determine the course of the fit, as JSON."""
+        """Return the settings that a resumed fit may not change, as JSON."""
         every = dataclasses.asdict(self)
         return {name: setting for name, setting in every.items() if name not in _FREE}

@@ -55,18 +55,18 @@ def fit(
     """Train a model by maximum likelihood and leave the best weights in it.
 
     Cells may be exact, intervals or missing, in any pattern. The data are moved to the model's
-    device once and batched there. With `focus`, the conditionals of some columns count as well.
+    device once and batched there. With `focus`, the loss includes the conditionals of some columns.
 
     Args:
         model: Any density; it is changed in place.
         data: Rows, (N, D) with NaN for missing cells, or evidence.
-        validation: Rows to judge by; None holds out a random share of `data`.
+        validation: Held-out rows; None holds out a random share of `data`.
         sample_weight: One weight per row of `data`.
         validation_weight: One weight per row of `validation`.
         config: The settings; see `FitConfig`.
-        stream: The rows of each step, by its number, if `data` are only a sample of them; a
-            function of the number alone, so that a fit can resume.
-        settings: Single settings, which take precedence over `config`.
+        stream: If `data` are only a sample, a function from a step's number to its rows. It must
+            depend on the number alone, so that a fit can resume.
+        settings: Individual settings, which take precedence over `config`.
 
     >>> from marginals.densities.build import build
     >>> x = torch.randn(200, 2)

@@ -17,7 +17,7 @@ class Record:
         train_loss: the loss on training rows since the last record.
         validation_loss: the loss on held-out rows.
         learning_rate: the learning rate.
-        seconds: since the start of the fit.
+        seconds: the time since the start of the fit.
     """
 
     step: int
@@ -30,14 +30,14 @@ class Record:
 
 @dataclass(frozen=True)
 class FitResult:
-    """The course of a fit; the model itself holds the best weights.
+    """The history of a fit; the model itself holds the best weights.
 
     Args:
         history: One record per evaluation.
-        best_step: Step whose weights were kept.
+        best_step: Step whose weights the model keeps.
         best_loss: Validation loss of these weights (training loss if no rows were held out).
         stopped: Why the fit ended: "plateau", "max_steps" or "max_seconds".
-        seconds: Total time, including the parts before a resume.
+        seconds: Total time, including time before a resume.
         resumed: Whether the fit resumed from a checkpoint.
     """
 
@@ -50,5 +50,5 @@ class FitResult:
 
     @property
     def steps(self) -> int:
-        """The number of steps done."""
+        """The number of completed steps."""
         return self.history[-1].step if self.history else 0

@@ -27,7 +27,7 @@ from studies.models.ours import in_parts
 STARTS = {"paper": "paper's start", "data": "start from rows of the data"}
 SCHEDULES = {
     "plateau": "AMSGrad, halved on plateaus (authors)",
-    "line": "Adam, falling in a line to 0",
+    "line": "Adam, falling linearly to 0",
 }
 # Of torch's ReduceLROnPlateau, as the authors call it.
 GAIN, LEAST_RATE = 1e-4, 1e-4
@@ -37,7 +37,7 @@ def jobs(settings: Settings, seed: int, context: Context) -> Iterator[Record]:
     """Return the fits, the authors' own first; seeds after the first repeat their start and rate.
 
     Rates vary at the authors' width, and widths at their rate. One fit on plateaus covers all
-    numbers of steps; a rate that falls in a line needs a fit for each.
+    numbers of steps; a rate that falls linearly needs a fit for each.
     """
     width, rate = settings.widths[0], settings.rates[0]
     for start, each_width, each_rate in itertools.product(
@@ -104,7 +104,7 @@ def trained(model: Density, x: torch.Tensor, config: FitConfig, rate: Schedule) 
 
 
 def line(rate: float, steps: int) -> Schedule:
-    """Let the rate fall in a line to zero over all steps."""
+    """Let the rate fall linearly to zero over all steps."""
     return lambda step, loss: rate * (1 - step / steps)
 
 
