@@ -11,6 +11,7 @@ import pandas as pd
 
 from marginals.checking.significance import TOLERANCE
 from marginals.columns.dtypes import float_type, name_of
+from marginals.columns.row_orders import find_orders
 from marginals.columns.value_grid import infer_step
 from marginals.synthesis.comparable_cells import Cells, Floats
 
@@ -61,7 +62,7 @@ def broken_rules(
             column alone.
     """
     found = [rule for i in range(len(columns)) for rule in _of_column(columns[i], frame, i)]
-    found += _orders(columns, frame, random) + _nestings(columns, random)
+    found += _orders(columns, frame) + _nestings(columns, random)
     lines = []
     for rule in found:
         names = [columns[i].name for i in rule.columns]
@@ -138,25 +139,16 @@ def _shown(value: Any) -> str:
 # Two columns ------------------------------------------------------------------------------------
 
 
-def _orders(
-    columns: Sequence[Cells], frame: pd.DataFrame, random: np.random.Generator
-) -> list[Rule]:
+def _orders(columns: Sequence[Cells], frame: pd.DataFrame) -> list[Rule]:
     """Find a <= b for columns of one kind: numbers, times or durations."""
     places = [i for i, column in enumerate(columns) if column.number]
-    kinds = {i: _kind(frame[columns[i].name]) for i in places}
+    kinds = [_kind(frame[columns[i].name]) for i in places]
+    pairs = find_orders([columns[i].parts[0] for i in places], kinds)
     found = []
-    if not places:
-        return []
-    head = np.stack([columns[i].parts[0][:_FIRST] for i in places], 1)
-    shuffled = random.permutation(len(frame))
-    for own, i in enumerate(places):
-        below = ~(head[:, [own]] > head).any(0)  # NaN exceeds nothing
-        for j in np.array(places)[below].tolist():
-            a, b = columns[i].parts[0], columns[j].parts[0]
-            apart = i != j and kinds[i] == kinds[j] and not np.array_equal(a, b, equal_nan=True)
-            if apart and not (a > b).any() and (a > b[shuffled]).mean() >= _IMPLIED:
-                text = f"{columns[i].name} <= {columns[j].name}"
-                found.append(Rule(text, "order", (i, j), np.greater))
+    for low, high in pairs:
+        i, j = places[low], places[high]
+        text = f"{columns[i].name} <= {columns[j].name}"
+        found.append(Rule(text, "order", (i, j), np.greater))
     return found
 
 

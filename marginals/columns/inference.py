@@ -23,7 +23,7 @@ from marginals.columns.relations import SchemaWarning
 from marginals.columns.rounding import Rounding
 from marginals.columns.schema import Column, Name, Schema
 from marginals.columns.table_coercion import as_frame, check_names, column_of, row_of, upper_columns
-from marginals.columns.table_relations import about, table_relations
+from marginals.columns.table_relations import about, table_orders, table_relations
 
 __all__ = ["infer"]
 
@@ -79,7 +79,14 @@ def infer(
             _column(name, column_of(frame, i), kinds.get(name), high.get(i), guess, unknown)
             for i, name in enumerate(names)
         ]
-        relations = table_relations(frame, columns) if guess and len(columns) > 1 else []
+        related = bool(guess) and len(columns) > 1
+        relations = table_relations(frame, columns) if related else []
+        if related and upper is None:
+            above = table_orders(frame, columns)
+            columns = [
+                replace(column, above=above[column.name]) if column.name in above else column
+                for column in columns
+            ]
     if relations:
         warnings.warn(about(relations), SchemaWarning, stacklevel=3)
     return Schema(tuple(columns))

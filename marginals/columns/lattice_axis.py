@@ -81,12 +81,14 @@ class LatticeAxis(Axis):
     @cached_property
     def first(self) -> float:
         """The first k, or -inf."""
-        return float(np.ceil(self._steps(np.array([self.lower]))[0]))
+        with quiet():
+            return float(np.ceil(self._steps(np.array([self.lower]))[0]))
 
     @cached_property
     def last(self) -> float:
         """The last k, or inf."""
-        return float(np.floor(self._steps(np.array([self.upper]))[0]))
+        with quiet():
+            return float(np.floor(self._steps(np.array([self.upper]))[0]))
 
     def wrong(self, numbers: Floats) -> Flags:
         """Say which values are beyond a bound or, of an integer column, no whole numbers.

@@ -53,6 +53,7 @@ class Column:
             bounds, the map from its numbers to such values.
         alone: whether the column is modelled as independent of all others, as a column that nearly
             identifies its row is.
+        above: the columns that never exceed this one in the fitted table; draws keep to that.
         margin: a distribution that replaces the column's margin; it cannot be saved.
         unknown: how to treat a category not seen in training: "error" or "missing".
     """
@@ -74,6 +75,7 @@ class Column:
     scores: NormalScores | None = None
     rounding: Rounding | None = None
     alone: bool = False
+    above: tuple[Name, ...] = ()
     margin: "Margin | None" = None
     unknown: str = "error"
 
@@ -116,7 +118,8 @@ class Column:
         plain = {name: getattr(self, name) for name in rest}
         maps = {name: getattr(self, name) for name in ("scores", "rounding")}
         plain |= {name: None if own is None else asdict(own) for name, own in maps.items()}
-        plain |= {"notes": list(self.notes), "atoms": list(self.atoms)}
+        lists = {name: list(getattr(self, name)) for name in ("notes", "atoms", "above")}
+        plain |= lists
         return plain | {"kind": _kind_to_dict(self.kind)}
 
     @staticmethod
@@ -126,7 +129,8 @@ class Column:
         Args:
             stored: the dict.
         """
-        rest = {**stored, "notes": tuple(stored["notes"]), "atoms": tuple(stored["atoms"])}
+        lists = {name: tuple(stored.get(name, ())) for name in ("notes", "atoms", "above")}
+        rest = {**stored, **lists}
         if rest.get("scores") is not None:
             knots = {name: tuple(part) for name, part in rest["scores"].items()}
             rest["scores"] = NormalScores(**knots)
@@ -176,6 +180,12 @@ class Schema:
         """The number of categories or values of each column modelled as a table, by position."""
         listed = {i: column.listed for i, column in enumerate(self.columns)}
         return {i: len(values) for i, values in listed.items() if values is not None}
+
+    @property
+    def orders(self) -> list[tuple[Name, Name]]:
+        """The pairs (a, b) of columns with a <= b in every row of the fitted table."""
+        names = set(self.names)
+        return [(low, c.name) for c in self.columns for low in c.above if low in names]
 
     @property
     def build_options(self) -> dict[str, Any]:

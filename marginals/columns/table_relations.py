@@ -6,15 +6,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from marginals.columns.dtypes import family
 from marginals.columns.kinds import Categorical, Integer
 from marginals.columns.relations import find_relations
+from marginals.columns.row_orders import find_orders
 from marginals.columns.schema import Column
 from marginals.columns.table_coercion import column_of
 
-__all__ = ["about", "table_relations"]
+__all__ = ["about", "table_orders", "table_relations"]
 
 _ROWS = 100_000  # examined
 _LARGEST = 2.0**53  # larger whole numbers are not exact as floats
+# Rows of independent columns that must break an order before it counts: fewer may obey by chance.
+_BROKEN_BY_CHANCE, _MOST_ORDERED = 20, 300
 _MOST_LISTED = 1000  # values of a column that may rename another
 
 
@@ -39,6 +43,33 @@ def table_relations(frame: Any, columns: Sequence[Column]) -> list[str]:
         if _is_identifier(column, values, codes):
             identifiers.append(column.name)
     return find_relations(numeric, discrete, identifiers)
+
+
+def table_orders(frame: Any, columns: Sequence[Column]) -> dict[Any, tuple[Any, ...]]:
+    """Return for some columns the others that never exceed them, by name."""
+    if len(frame) > _ROWS:
+        frame = frame.iloc[np.sort(np.random.default_rng(0).permutation(len(frame))[:_ROWS])]
+    names, values, kinds = [], [], []
+    for i, column in enumerate(columns):
+        series = column_of(frame, i)
+        if not isinstance(column.kind, Categorical) and series.dtype.kind in "iufmM":
+            names.append(column.name)
+            values.append(_as_floats(series))
+            kinds.append(family(column.dtype))
+    if len(names) > _MOST_ORDERED:
+        return {}
+    found: dict[Any, tuple[Any, ...]] = {}
+    for low, high in find_orders(values, kinds, _BROKEN_BY_CHANCE):
+        found[names[high]] = (*found.get(names[high], ()), names[low])
+    return found
+
+
+def _as_floats(series: Any) -> Any:
+    if series.dtype.kind in "mM":
+        # Whole nanoseconds as floats may tie, but never change order.
+        whole = series.to_numpy(dtype=f"{series.dtype.kind}8[ns]").astype(np.int64)
+        return np.where(series.isna(), np.nan, whole.astype(np.float64))
+    return series.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def about(relations: list[str]) -> str:

@@ -23,6 +23,7 @@ from marginals.estimators.updating import UpdateResult, updated
 from marginals.io.model_files import save
 from marginals.queries import TableDensity, TableView
 from marginals.queries.named_rows import places, seed_of
+from marginals.queries.ordered_draws import with_likely_orders
 from marginals.runtime.devices import device_of
 from marginals.selection.recipes import single_recipe
 from marginals.selection.search import Found, search
@@ -227,7 +228,8 @@ class MDMA(DensityMixin, TableDensity, TableInput):
     def _keep_fit(self, found: Found, schema: Schema, rows: int, kind: str) -> None:
         """Keep what was learned from so many rows of a table of some kind."""
         self.module_, self.result_ = found.model, found.result
-        self.members_, self.schema_ = MemberList(found.members), schema
+        self.members_ = MemberList(found.members)
+        self.schema_ = with_likely_orders(schema, found.model)
         self.rows_, self._fitted_kind = rows, kind
         self._name_features(schema.names)
 

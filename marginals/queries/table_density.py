@@ -23,6 +23,7 @@ from marginals.queries.margins import Margins
 from marginals.queries.modes import Modes
 from marginals.queries.moments import check_finite, moments
 from marginals.queries.named_rows import seed_of
+from marginals.queries.ordered_draws import in_order
 from marginals.queries.positions import seeded
 from marginals.queries.probabilities import Probabilities
 from marginals.queries.selectivity import Selectivity
@@ -236,7 +237,8 @@ class TableDensity(
     def sample(self, n: int = 1, given: Any = None, random_state: Any = None) -> Any:
         """Draw n rows or, for rows of evidence, n rows each in the same order.
 
-        Columns with exact evidence keep its value.
+        Columns with exact evidence keep its value. If one column never exceeds another in the
+        fitted table, rows that break this order are drawn again: see `schema_.orders`.
 
         Args:
             n: the number of rows, per row of evidence if `given` has rows.
@@ -247,9 +249,17 @@ class TableDensity(
             raise ValueError(f"Expected `n` to be a whole number, 0 or more; got {n!r}.")
         density, schema = self._parts()
         density, known = requests.conditioned(density, schema, given)
+        generator = seeded(density, seed_of(random_state))
+
+        def again(places: Tensor) -> Tensor:
+            if len(known) == 1:
+                return density.sample(len(places), known, generator).reshape(-1, len(schema))
+            return density.sample(1, known.rows(places // int(n)), generator)
+
         with torch.inference_mode():
-            rows = density.sample(int(n), known, seeded(density, seed_of(random_state)))
-        frame = requests.with_given(decode(schema, rows.reshape(-1, len(schema))), schema, given)
+            rows = density.sample(int(n), known, generator).reshape(-1, len(schema))
+            rows = in_order(schema, rows, again)
+        frame = requests.with_given(decode(schema, rows), schema, given)
         if isinstance(given, pd.DataFrame):
             frame.index = given.index.repeat(n)
         if self._kind() == "frame":

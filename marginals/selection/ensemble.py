@@ -12,10 +12,13 @@ import torch
 from torch import Tensor
 
 from marginals.densities.build import build
+from marginals.densities.coupled import CoupledDensity
 from marginals.densities.coupled_lattices import CoupledLattices
 from marginals.densities.density import Density
 from marginals.densities.mixture import Mixture
+from marginals.densities.split_components import codes_of, split_components
 from marginals.numerics import logsumexp
+from marginals.runtime.threads import one_thread
 from marginals.selection.recipes import Recipe
 from marginals.training.batches import Rows
 from marginals.training.fit import fit
@@ -28,6 +31,9 @@ _START_SHARE, _LEAST_SECONDS = 0.6, 0.1
 _WIDE_START, _FACTOR_SHARE, _SMALL_SHARE = 100, 0.6, 0.1
 # Points of a lattice that the range of a held-out row is summed over.
 _MOST_POINTS = 16
+# Copies of each component that differ in codes, with fewer and with more rows than these; the most
+# components to split, rows from which on other members hold such dependence, and the most codes.
+_COPIES, _FEW_ROWS, _MOST_SPLIT, _MANY_ROWS, _MOST_CODES = (4, 8), 1000, 24, 2000, 1000
 # Members with less weight are dropped.
 _LEAST = 0.01
 # Held-out rows that the even weights of the members kept are worth: few rows say little about them.
@@ -123,6 +129,10 @@ def _fit_member(job: Job, device: str) -> Member | None:
             **{"progress": False, **held, **settings},
         )
     scores = held_out_scores(model, judges, recipe.focus)
+    if not (alone or recipe.focus):
+        model, scores, gain = _split(model, train, judges, scores, recipe.fit["seed"])
+        if job.trained:
+            result = replace(result, best_loss=result.best_loss - gain)
     if not job.trained:  # the start is the model
         loss = -weighted_mean(scores, judges.weight)
         if not math.isfinite(loss):
@@ -131,6 +141,27 @@ def _fit_member(job: Job, device: str) -> Member | None:
     elif recipe.focus:  # the losses of other weights of the focus are not comparable
         result = replace(result, best_loss=-weighted_mean(scores, judges.weight))
     return Member(recipe, model, result, scores)
+
+
+def _split(
+    model: Density, train: Rows, judges: Rows, scores: Tensor, seed: int
+) -> tuple[Density, Tensor, float]:
+    """Split components of a small table if held-out rows say so: codes may depend on each other.
+
+    Returns:
+        The model, scores of the judging rows, and what was gained.
+    """
+    few = isinstance(model, CoupledDensity) and model.leaves.width <= _MOST_SPLIT
+    if not few or len(train) >= _MANY_ROWS or not isinstance(model, CoupledDensity):
+        return model, scores, 0.0
+    codes = codes_of(model)
+    if len(codes) < 2 or sum(model.categories[c] or 0 for c in codes) > _MOST_CODES:
+        return model, scores, 0.0
+    copies = _COPIES[len(train) >= _FEW_ROWS]
+    found = split_components(model, train.evidence, copies, seed)
+    ours = held_out_scores(found, judges)
+    gain = weighted_mean(ours, judges.weight) - weighted_mean(scores, judges.weight)
+    return (found, ours, gain) if gain > 0 else (model, scores, 0.0)
 
 
 @torch.no_grad()
@@ -202,10 +233,11 @@ def mixture_weights(scores: Tensor, weight: Tensor | None = None, steps: int = 3
     share = torch.ones(len(scores)) if weight is None else by_score(weight, len(scores))
     share = share.to(scores) / share.sum().to(scores)
     log_weights = torch.full_like(scores[0], 1 / scores.shape[1]).log()
-    for _ in range(steps):
-        joint = scores + log_weights
-        posterior = joint - logsumexp(joint)[:, None]
-        log_weights = logsumexp(posterior + share.log()[:, None], dim=0)
+    with one_thread():  # several would wait for each other after every small operation
+        for _ in range(steps):
+            joint = scores + log_weights
+            posterior = joint - logsumexp(joint)[:, None]
+            log_weights = logsumexp(posterior + share.log()[:, None], dim=0)
     return log_weights.exp()
 
 

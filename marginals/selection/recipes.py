@@ -136,7 +136,7 @@ def first_recipes(
     elif rows < 2000:
         # Few components with all correlations: which number is best differs by table, and their
         # mean is better than any. Equal noise makes them comparable.
-        full = [_copula(k, min(coupled - 1, 20), 0, 0.1) for k in (6, 3, 10, 1)]
+        full = [_copula(k, min(coupled - 1, 20), 0, 0.1).building(init="em") for k in (6, 3, 10, 1)]
         # Columns of small tables may be functions of others, which noise would blur.
         sharp = few.fitting(noise=0.005)
         recipes = [full[0], tree, full[1], full[2], few, full[3], sharp, ranked, many, neural]

@@ -407,8 +407,11 @@ class Search:
 
 
 def _line(member: Member, weight: float) -> dict[str, Any]:
+    leaves = getattr(member.model, "leaves", None)  # components may have been split
+    width = {} if leaves is None else {"width": leaves.width}
     return {
         **{key: member.recipe.build[key] for key in _LISTED if key in member.recipe.build},
+        **width,
         "noise": member.recipe.fit["noise"],
         **({"focus_weight": member.recipe.fit["focus_weight"]} if member.recipe.focus else {}),
         "weight": weight,

@@ -16,6 +16,9 @@ from marginals.densities.sample_weights import checked_weight
 # them; on a CPU, rows with one of a few patterns are evaluated like complete rows.
 _MOST_PATTERNS = {"cpu": 32, "cuda": 256}
 
+# Noise is less where others nearly determine a column: at most so many times the share of its
+# deviation that they leave open. Rows that show it, and the least variance of a direction.
+_OPEN, _LEAST_ROWS, _SMALLEST = 2.0, 30, 1e-8
 # Share of a column's cells from which on noise moves its exact cells.
 _LEAST_MOVED = 0.1
 
@@ -171,8 +174,29 @@ def make_noise(
     spread = torch.where(spread.isfinite(), spread, 0.0)
     # Columns beyond the table's are marks of atoms, which are categories.
     continuous = [c < len(categories) and categories[c] is None for c in evidence.columns]
-    noise = Noise(share * spread * torch.tensor(continuous, device=spread.device), padded)
+    numbers = torch.tensor(continuous, device=spread.device)
+    scale = spread * numbers
+    scale[numbers] *= (_OPEN * open_deviations(x[:, numbers])).clamp(max=1.0).to(scale)
+    noise = Noise(share * scale, padded)
     return noise.without_rare(evidence)
+
+
+def open_deviations(x: Tensor) -> Tensor:
+    """Return the deviation of each column of x (N, n) given the others, relative to its own, (n,).
+
+    It is that of normal columns with the same correlations, by rows without gaps; 1 if these are
+    few.
+
+    >>> a = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    >>> open_deviations(torch.stack([a, a + 0.1 * a.flip(0), a.roll(1)], 1)).round(decimals=1)
+    tensor([0.1000, 0.1000, 1.0000], dtype=torch.float64)
+    """
+    known = x[~x.isnan().any(1)].double()
+    if x.shape[1] < 2 or len(known) < _LEAST_ROWS + 2 * x.shape[1]:
+        return x.new_ones(x.shape[1]).double()
+    correlation = torch.nan_to_num(torch.corrcoef(known.T))
+    values, vectors = torch.linalg.eigh(correlation)
+    return (vectors.square() / values.clamp_min(_SMALLEST)).sum(1).rsqrt().clamp(max=1.0)
 
 
 def _at(x: Tensor, atoms: Tensor) -> Tensor:
