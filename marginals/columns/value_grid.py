@@ -14,9 +14,9 @@ Floats = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 
 _SAMPLE = 20_000  # distinct values that find a grid; all then check it
-_OFF = 0.01  # share of values that may lie off the grid
+_OFF = 0.02  # share of values that may lie off the grid
 _OFF_FACTOR = 0.002  # share of rows, whatever they repeat, that a multiple of a step may miss
-_HEAVY = 0.02  # share of the rows at which a repeated value stops counting
+_HEAVY = 0.06  # share of the rows at which a repeated value stops counting
 _DIGITS = 12  # decimals at most
 _MOST_STEPS = 1e10  # between the extremes: a finer grid is an accident of binary fractions
 _CLOSE = 0.1  # largest rounding error of a float, in steps, that still shows a grid

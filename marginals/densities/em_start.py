@@ -26,6 +26,9 @@ _SHARPEST, _SHARP = 1e-12, 0.01
 _DEPENDENT, _MOST_CORRELATED = 2.0, 20_000
 # Directions with less variance than this, relative to the columns', are lost in training's noise.
 _BLURRED = 0.005
+# The kurtosis of a uniform margin is 1.8, that of a normal one 3. Columns with a correlation above
+# this nearly equal each other.
+_FLAT, _NEARLY_EQUAL, _LEAST_FLAT_ROWS = 2.2, 0.999, 100
 _ROUNDS = 10
 # Fits to the likelier rows, each of which chooses them anew.
 _TRIMS = 2
@@ -116,6 +119,22 @@ def is_sharp(x: Tensor) -> bool:
     """
     variances = _directions(x)
     return variances is not None and bool(variances[0] < _BLURRED)
+
+
+def flat_column(x: Tensor) -> int | None:
+    """Return the flattest column of x (N, J), NaN where missing, that another one nearly equals.
+
+    Such are the times at which trips start and end. On normal scores their difference would
+    stretch, so that they keep their own scale, on which one normal component is no flat margin.
+    """
+    known = x[~x.isnan().any(1)].double()
+    if x.shape[1] < 2 or len(known) < _LEAST_FLAT_ROWS:
+        return None
+    centred = known - known.mean(0)
+    peaked = centred.pow(4).mean(0) / centred.square().mean(0).square()
+    near = torch.nan_to_num(torch.corrcoef(known.T)).fill_diagonal_(0.0).amax(1) > _NEARLY_EQUAL
+    flat = torch.where(near & peaked.isfinite(), peaked, torch.inf)
+    return int(flat.argmin()) if float(flat.min()) < _FLAT else None
 
 
 def is_dependent(x: Tensor) -> bool:

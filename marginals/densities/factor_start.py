@@ -7,7 +7,12 @@ import torch
 from torch import Tensor
 
 from marginals.densities.coupled import CoupledDensity
-from marginals.densities.em_start import filled_by_regression, set_coupled, sharp_stretch
+from marginals.densities.em_start import (
+    filled_by_regression,
+    flat_column,
+    set_coupled,
+    sharp_stretch,
+)
 from marginals.densities.factor_nodes import (
     NodeComponents,
     NodeTable,
@@ -21,6 +26,8 @@ from marginals.leaves.family import location_and_scale
 # Rows to use, each of which holds an indicator of every code.
 _MOST_ROWS = 20_000
 
+# Copies of each component that together have a flat margin, and rounds of EM that find them.
+PARTS, _PART_ROUNDS = 4, 60
 # Share of the seconds for the nodes; the rest is for their components.
 _STEP_SHARE = 0.6
 
@@ -69,10 +76,21 @@ def start_by_factors(
     )
     left = None if seconds is None else seconds - (time.monotonic() - begun)
     steps = None if left is None else _STEP_SHARE * left
-    nodes = fit_nodes(table, model.leaves.width, factors, seed, steps)
+    flat = flat_column(numbers[:, :coupled])
+    parts = PARTS if flat is not None and model.leaves.width % PARTS == 0 else 1
+    nodes = fit_nodes(table, model.leaves.width // parts, factors, seed, steps)
     left = None if seconds is None else seconds - (time.monotonic() - begun)
     found = updated_components(nodes, table, left)
-    _set(model, found, table.counts, middle, torch.linalg.inv(stretch) * spread)
+    back = torch.linalg.inv(stretch) * spread
+    placed = found._replace(
+        means=found.means.double() @ back + middle,
+        covariances=back.T @ found.covariances.double() @ back,
+    )
+    if flat is not None and parts > 1:
+        own = (filled * spread + middle)[:, flat]
+        shares = found.log_joint(table.codes, table.numbers.double()).softmax(1)
+        placed = spread_over(placed, flat, own, shares, parts)
+    _set(model, placed, table.counts)
 
 
 def _families(leaves: Leaves) -> list[tuple[object, tuple[int, ...]]]:
@@ -105,20 +123,66 @@ def _indicators(codes: Tensor, count: int) -> Tensor:
     return (codes[:, None] == torch.arange(count)).to(codes)
 
 
-def _set(
-    model: TensorDensity | CoupledDensity,
-    found: NodeComponents,
-    counts: Sequence[int],
-    middle: Tensor,
-    back: Tensor,
-) -> None:
-    """Set masses, locations and scales of a model's components.
+def spread_over(
+    components: NodeComponents, column: int, x: Tensor, shares: Tensor, parts: int
+) -> NodeComponents:
+    """Return copies of components whose margins of one column together have the column's shape.
 
-    The matrix `back` (J, J) and the middles (J,) bring their numbers to the learned scale.
+    Each copy has one of several normal parts of that margin. What the component says about the
+    other columns given this one stays as it is.
+
+    Args:
+        components: K components on the scale of the numbers.
+        column: the position of the column among the numbers.
+        x: the column's values, (N,).
+        shares: the posterior of the components for each row, (N, K).
+        parts: how many copies of each component.
     """
+    weights, middles, variances, own = normal_parts(x.double(), parts)
+    count = len(components.weights)
+    held = shares.T.to(own) @ own + weights  # (K, parts), with one more row for all
+    held = held / held.sum(1, keepdim=True)
+    mean, covariance = components.means, components.covariances
+    slope = covariance[:, :, column] / covariance[:, column, column, None]  # (K, J)
+    shift = middles - mean[:, column, None]  # (K, parts)
+    change = variances - covariance[:, column, column, None]  # (K, parts)
+    means = mean[:, None] + shift[..., None] * slope[:, None]
+    outer = slope[:, :, None] * slope[:, None]
+    covariances = covariance[:, None] + change[..., None, None] * outer[:, None]
+    return NodeComponents(
+        (components.weights[:, None] * held).flatten(),
+        components.log_masses.repeat_interleave(parts, 0),
+        means.reshape(count * parts, -1),
+        covariances.reshape(count * parts, *covariance.shape[1:]),
+    )
+
+
+def normal_parts(x: Tensor, parts: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Fit normal parts to values (N,) by EM.
+
+    Returns:
+        Weights, means and variances of the parts, (parts,), and their shares of the values,
+        (N, parts).
+    """
+    level = (torch.arange(parts).double() + 0.5) / parts
+    weights, middles = torch.full_like(level, 1 / parts), x.quantile(level)
+    variances = torch.full_like(level, float(x.var()) / parts**2)
+    for _ in range(_PART_ROUNDS):
+        apart = (x[:, None] - middles).square() / variances
+        shares = (weights.log() - 0.5 * variances.log() - 0.5 * apart).softmax(1)
+        total = shares.sum(0) + 1e-9
+        weights, middles = total / total.sum(), shares.T @ x / total
+        variances = (shares * (x[:, None] - middles).square()).sum(0) / total
+        variances = variances.clamp_min(float(x.var()) * 1e-4)
+    return weights, middles, variances, shares
+
+
+def _set(
+    model: TensorDensity | CoupledDensity, found: NodeComponents, counts: Sequence[int]
+) -> None:
+    """Set masses, locations and scales of a model's components, numbers on the learned scale."""
     masses = iter(found.log_masses.split(list(counts), 1))  # (K, C) each
-    covariance = back.T @ found.covariances.double() @ back  # (K, J, J)
-    location = found.means.double() @ back + middle  # (K, J)
+    covariance, location = found.covariances, found.means
     deviation = covariance.diagonal(dim1=-2, dim2=-1).sqrt()  # (K, J)
     done = 0
     for family, owned in _families(model.leaves):

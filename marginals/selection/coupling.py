@@ -11,6 +11,8 @@ from marginals.densities.build import couplable
 
 # Share of the rows from which on an atom of a lattice matters; below, its cell is like any other.
 _LEAST_ATOM = 0.1
+# The same while there are few patterns of rows at atoms.
+_RARE_ATOM = 0.01
 # A column with more atoms off a grid is a list of values, which does not vary with others smoothly.
 _MOST_ATOMS = 3
 # With more of its rows at atoms than this, a column is a list of values too, on a grid or off it.
@@ -53,7 +55,29 @@ def copula_options(data: Evidence, options: Mapping[str, Any]) -> dict[str, Any]
         together = torch.stack([at[c] for c in (*kept, column)], 1)
         if len(torch.unique(together, dim=0)) <= _MOST_PATTERNS:
             kept.append(column)
-    return {**options, "atoms": atoms, "coupled": tuple(sorted([*plain, *kept]))}
+    rare = _rare_atoms(cells, options["atoms"], [c for c in plain if c in lattices], at, kept)
+    return {**options, "atoms": {**atoms, **rare}, "coupled": tuple(sorted([*plain, *kept]))}
+
+
+def _rare_atoms(
+    cells: Evidence,
+    atoms: Mapping[int, Sequence[float]],
+    columns: Sequence[int],
+    at: Mapping[int, Tensor],
+    kept: Sequence[int],
+) -> dict[int, Sequence[float]]:
+    """Return atoms of coupled lattices that are worth it while there are few patterns.
+
+    A fixed fare is an atom that narrow components would blur over its neighbours.
+    """
+    found: dict[int, Sequence[float]] = {}
+    several = [c for c in columns if c in atoms and len(atoms[c]) <= _MOST_ATOMS]
+    for column in sorted(several, key=lambda c: -float(at[c].double().mean())):
+        together = torch.stack([at[c] for c in (*kept, *found, column)], 1)
+        often = float(at[column].double().mean()) >= _RARE_ATOM
+        if often and len(torch.unique(together, dim=0)) <= 2 * _MOST_PATTERNS:
+            found[column] = atoms[column]
+    return found
 
 
 def has_many_boxes(data: Evidence, coupled: Sequence[int]) -> bool:

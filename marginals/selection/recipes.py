@@ -9,6 +9,8 @@ from typing import Any, Literal, final
 
 import numpy as np
 
+from marginals.densities.factor_start import PARTS
+
 Effort = Literal["quick", "fast", "balanced", "best"]
 
 # Seconds of training, on a CPU and on a GPU.
@@ -224,7 +226,7 @@ def sharp_recipes(rows: int, coupled: int) -> list[Recipe]:
     return [Recipe(option, _training(0.0, 0)) for option in options]
 
 
-def node_recipes(rows: int, coupled: int, sharp: bool = False) -> list[Recipe]:
+def node_recipes(rows: int, coupled: int, sharp: bool = False, flat: bool = False) -> list[Recipe]:
     """Return mixtures over nodes of few factors, for tables with categories that are not large.
 
     They are fitted by their start, in seconds. Large tables tell more than few factors hold.
@@ -233,10 +235,12 @@ def node_recipes(rows: int, coupled: int, sharp: bool = False) -> list[Recipe]:
         rows: Number of complete rows with as many observed cells as the table.
         coupled: Number of columns that copula components can couple.
         sharp: Whether some columns nearly determine each other, so that no other members compete.
+        flat: Whether components have copies that share a flat margin, such as that of a time.
     """
     if rows >= _MANY:
         return []
     width, factors = _within(rows // 10, 16, 200), _within(int(rows**0.25), 3, 6)
+    width = PARTS * (width // 2) if flat else width
     sizes = [(width, factors)]
     if rows < 2000:
         sizes.append((2 * width, factors + 1))

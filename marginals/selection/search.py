@@ -14,7 +14,7 @@ from torch import Tensor
 
 from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
-from marginals.densities.em_start import is_dependent, is_sharp
+from marginals.densities.em_start import flat_column, is_dependent, is_sharp
 from marginals.numerics import logsumexp
 from marginals.selection.coupling import copula_options, has_many_boxes
 from marginals.selection.ensemble import (
@@ -199,7 +199,8 @@ def _recipes(
     sharp = effort != "quick" and is_sharp(numbers)
     placed = mixed and effort != "quick" and seconds >= _WORTH_NODES
     placed = placed and not has_many_boxes(data, coupled)
-    nodes = node_recipes(rows, len(coupled), sharp) if placed else []
+    flat = placed and flat_column(numbers) is not None
+    nodes = node_recipes(rows, len(coupled), sharp, flat) if placed else []
     if sharp and nodes and effort == "fast" and not focus:
         first = []  # steps of training blur such dependence, and seconds allow few of them
     first = nodes + (sharp_recipes(rows, len(coupled)) if sharp else []) + first
