@@ -175,14 +175,16 @@ def answer_recipes(
         coupled: Number of columns that copula components can couple.
         effort: Effort of the search.
         focus: Columns whose conditionals are learned; empty for all cells alike.
-        classes: Whether all of these have categories, which fewer components separate.
+        classes: Whether all of these have categories, which fewer and smoother components separate.
     """
     if coupled < 2 or rows >= _MANY or effort == "quick":
         return []
     rank, times = min(coupled - 1, _MOST_FACTORS), _TIMES[effort]
     if focus:
-        width = _within(rows // (30 if classes else 15), 4, 50)
-        recipes = [_copula(width, rank, 0, 0.05).focused(focus)] * (_FOCUSED * times)
+        # Classes overlap: noise keeps probabilities from being too sure of rows fitted.
+        each, noise = (30, 0.2) if classes else (15, 0.05)
+        width = _within(rows // each, 4, 50)
+        recipes = [_copula(width, rank, 0, noise).focused(focus)] * (_FOCUSED * times)
     else:
         most = max(1, rows // _ROWS_EACH)
         recipes = [_copula(min(k, most), rank, 0, 0.1) for k in _SIZES * times]

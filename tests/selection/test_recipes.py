@@ -86,6 +86,7 @@ def test_answers_are_averages_of_components_with_all_correlations() -> None:
     assert all(recipe.focus == (2,) for recipe in focused)
     classes = answer_recipes(1000, 5, "fast", [2], True)
     assert classes[0].build["width"] < focused[0].build["width"]
+    assert classes[0].fit["noise"] > focused[0].fit["noise"]
     assert len(answer_recipes(1000, 5, "best")) > len(plain)
     # Wider components for more rows; none for large tables, or without columns to couple.
     assert answer_recipes(100, 5, "fast", [2])[0].build["width"] < focused[0].build["width"]
