@@ -24,6 +24,7 @@ from marginals.columns.dtypes import family
 from marginals.columns.table_axis import TableAxis
 from marginals.columns.table_coercion import as_frame
 from marginals.densities import Density, Univariates
+from marginals.queries.central_ends import central_ends
 from marginals.queries.modes import modes
 from marginals.queries.moments import check_finite, moments
 from marginals.queries.named_rows import NamedModel, seed_of
@@ -183,12 +184,10 @@ class Imputation:
 
     def _ends(self, level: float) -> Iterator[tuple[int, Any, Any, Any, Any]]:
         """Give place and name of a column, rows, lower and upper ends, batch by batch."""
-        tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
         for place, column, rows, parts in self.conditionals():
             if isinstance(column.kind, Categorical) and not column.ordered:
                 continue
-            ends = parts.ppf(tails[:, None, None])[..., 0]  # (2, B)
-            low, high = (as_objects(decode_column(self.schema, column.name, e)) for e in ends)
+            low, high = (as_objects(end) for end in central_ends(parts, self.schema, column, level))
             yield place, column.name, rows, low, high
 
     def conditionals(self) -> Iterator[tuple[int, Column, Any, Univariates]]:
