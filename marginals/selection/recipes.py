@@ -163,7 +163,12 @@ def first_recipes(
 
 
 def answer_recipes(
-    rows: int, coupled: int, effort: Effort, focus: Sequence[int] = (), classes: bool = False
+    rows: int,
+    coupled: int,
+    effort: Effort,
+    focus: Sequence[int] = (),
+    classes: bool = False,
+    gaps: float = 0.0,
 ) -> list[Recipe]:
     """Return models whose conditionals are averaged: components with all correlations.
 
@@ -176,6 +181,7 @@ def answer_recipes(
         effort: Effort of the search.
         focus: Columns whose conditionals are learned; empty for all cells alike.
         classes: Whether all of these have categories, which fewer and smoother components separate.
+        gaps: Share of the cells that are missing.
     """
     if coupled < 2 or rows >= _MANY or effort == "quick":
         return []
@@ -186,8 +192,9 @@ def answer_recipes(
         width = _within(rows // each, 4, 50)
         recipes = [_copula(width, rank, 0, noise).focused(focus)] * (_FOCUSED * times)
     else:
-        most = max(1, rows // _ROWS_EACH)
-        recipes = [_copula(min(k, most), rank, 0, 0.1) for k in _SIZES * times]
+        # Noise widens answers. Little is enough, unless each row says little.
+        most, noise = max(1, rows // _ROWS_EACH), min(0.1, 0.025 + 0.15 * gaps)
+        recipes = [_copula(min(k, most), rank, 0, noise) for k in _SIZES * times]
     return [r.building(init="em").fitting(batch_size=_SMALL_BATCH) for r in recipes]
 
 

@@ -88,6 +88,8 @@ def test_answers_are_averages_of_components_with_all_correlations() -> None:
     assert classes[0].build["width"] < focused[0].build["width"]
     assert classes[0].fit["noise"] > focused[0].fit["noise"]
     assert len(answer_recipes(1000, 5, "best")) > len(plain)
+    noises = [answer_recipes(1000, 5, "fast", gaps=g)[0].fit["noise"] for g in (0.0, 0.3, 0.9)]
+    assert noises == sorted(noises)
     # Wider components for more rows; none for large tables, or without columns to couple.
     assert answer_recipes(100, 5, "fast", [2])[0].build["width"] < focused[0].build["width"]
     for rows, coupled, effort in ((100_000, 5, "fast"), (1000, 1, "fast"), (1000, 5, "quick")):
