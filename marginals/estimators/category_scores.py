@@ -71,7 +71,7 @@ def fit_category_scores(
         are no categories or few rows.
 
     >>> from marginals.columns import infer
-    >>> frame = pd.DataFrame({"size": list("sml") * 20, "x": np.arange(60.0)})
+    >>> frame = pd.DataFrame({"size": list("sml") * 20, "x": np.arange(60.0) % 7})
     >>> target = frame["x"] + frame["size"].map({"s": 0, "m": 10, "l": 20})
     >>> scores, _ = fit_category_scores(infer(frame), frame, target.to_numpy())
     >>> sorted("sml", key=scores.columns["size"].get)

@@ -83,8 +83,8 @@ class Imputations(NamedModel):
     def impute_interval(self, x: Any, level: float = 0.9) -> pd.DataFrame:
         """Return the central interval of each missing cell: a line with row, column and ends.
 
-        Categories without an order have no interval. If a smooth column is rounded to values, the ends
-        are the values whose tails are nearest to those of the level.
+        Categories without an order have no interval. If a smooth column is rounded to values, the
+        ends are the values whose tails are nearest to those of the level.
 
         Args:
             x: a table with some of the model's columns.
