@@ -53,6 +53,40 @@ class Rounding:
             numbers = np.round(numbers, digits)
         return self.clipped(numbers)
 
+    @property
+    def is_coarse(self) -> bool:
+        """Whether several numbers are rounded to one value; bounds alone round none."""
+        return bool(self.values) or self.step is not None
+
+    def cells(self, values: Floats) -> tuple[Floats, Floats]:
+        """Return the ends between which numbers are rounded to each value.
+
+        Args:
+            values: values that numbers are rounded to.
+        """
+        if self.values:
+            every = np.asarray(self.values)
+            ends = np.concatenate([[-np.inf], (every[1:] + every[:-1]) / 2, [np.inf]])
+            at = np.searchsorted(every, values)
+            return ends[at], ends[at + 1]
+        half = 0.0 if self.step is None else self.step / 2
+        least = -np.inf if self.lower is None else self.lower
+        most = np.inf if self.upper is None else self.upper
+        low = np.where(values - half <= least, -np.inf, values - half)
+        return low, np.where(values + half >= most, np.inf, values + half)
+
+    def neighbours(self, values: Floats, steps: int) -> Floats:
+        """Return the values so many steps above each value, within the bounds.
+
+        Args:
+            values: values that numbers are rounded to.
+            steps: 1 for the next value, -1 for the one before.
+        """
+        if self.values:
+            at = np.searchsorted(self.values, values) + steps
+            return np.asarray(self.values)[np.clip(at, 0, len(self.values) - 1)]
+        return self(values + steps * (self.step or 0.0))
+
     def clipped(self, numbers: Any) -> Any:
         """Return numbers moved into the bounds, as means are, which need not be values.
 

@@ -1,5 +1,6 @@
 """Regression and classification: the distribution of one column given the others."""
 
+import warnings
 from typing import Any, final
 
 import numpy as np
@@ -14,9 +15,10 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from marginals.columns import Categorical, Schema, encode
+from marginals.columns import Categorical, Schema, encode, infer
 from marginals.columns.plain_values import in_order
 from marginals.columns.table_coercion import input_frame
+from marginals.estimators.category_scores import CategoryScores, fit_category_scores
 from marginals.estimators.mdma import MDMA
 from marginals.estimators.table_estimator import (
     TableEstimator,
@@ -26,6 +28,7 @@ from marginals.estimators.table_estimator import (
     nearest_possible,
     thawed,
 )
+from marginals.queries.named_rows import seed_of
 from marginals.queries.probabilities import log_probabilities
 
 Array = npt.NDArray[Any]
@@ -49,8 +52,10 @@ class MDMARegressor(RegressorMixin, TableEstimator):
             fitted with `aim="answers"` and `guess="smooth"`. False fits and queries the joint.
 
     Attributes:
-        model_: the fitted joint of features and target.
+        model_: the fitted joint of features and target. If there are categories and `average` is
+            True, it has one more column, a number that sums up how they move the target.
         target_: the name of the target's column in it.
+        scores_: what each category adds to that number, by column; None if there is no such column.
 
     >>> x = np.linspace(0, 1, 40)[:, None]
     >>> regressor = MDMARegressor(MDMA(width=4, max_steps=20, random_state=0)).fit(x, 2 * x[:, 0])
@@ -59,6 +64,7 @@ class MDMARegressor(RegressorMixin, TableEstimator):
     """
 
     target_: Any
+    scores_: CategoryScores | None
 
     def __init__(
         self,
@@ -80,18 +86,19 @@ class MDMARegressor(RegressorMixin, TableEstimator):
             X: the features.
             y: the target; not required if the model is fitted already.
         """
+        self.scores_ = None
         if is_fitted(self.model):
             model, self.target_ = _known(self.model, self.target)
         else:
             values = _checked(self, y, dtype="numeric").astype(np.float64)
-            model, self.target_ = _joint(self, X, values, None)
+            model, self.target_, self.scores_ = _joint(self, X, values, None)
         kind = model.schema_[self.target_].kind
         if isinstance(kind, Categorical):
             raise TypeError(
                 f"Expected the target {self.target_!r} to be a column of numbers; got {kind!r}. "
                 "Use MDMAClassifier."
             )
-        self._keep(model, self.target_)
+        self._keep(model, self.target_, *([] if self.scores_ is None else [self.scores_.name]))
         return self
 
     def predict(self, X: Any) -> Any:  # noqa: N803
@@ -178,7 +185,7 @@ class MDMAClassifier(ClassifierMixin, TableEstimator):
             labels = _checked(self, y, dtype=None)
             check_classification_targets(labels)
             kind = Categorical(np.unique(labels).tolist())
-            model, self.target_ = _joint(self, X, labels, kind)
+            model, self.target_, _ = _joint(self, X, labels, kind)
         categories = _categories(model.schema_, self.target_)
         self.classes_ = _array([categories[code] for code in _order(categories)])
         self._keep(model, self.target_)
@@ -228,10 +235,11 @@ def _known(model: Any, target: Any) -> tuple[MDMA, Any]:
     return model, model.schema_[target].name
 
 
-def _joint(estimator: Any, x: Any, y: Array, kind: Any) -> tuple[MDMA, Any]:
+def _joint(estimator: Any, x: Any, y: Array, kind: Any) -> tuple[MDMA, Any, CategoryScores | None]:
     """Fit features and target together, with the target in focus.
 
-    A kind or focus that the model declares goes before these.
+    A kind or focus that the model declares goes before these. If the target is a number and answers
+    are averaged, categories get scores, whose sum is one more column.
     """
     frame, target = input_frame(x), estimator.target
     check_consistent_length(frame, y)
@@ -246,8 +254,28 @@ def _joint(estimator: Any, x: Any, y: Array, kind: Any) -> tuple[MDMA, Any]:
     model = for_answers(model) if estimator.average else model
     kinds = {} if kind is None else {target: kind}
     focus = target if model.focus is None else model.focus
+    columns = [frame, pd.Series(y, frame.index, name=target)]
+    found = _scored(model, frame, y, target) if kind is None and estimator.average else None
+    if found is not None:
+        columns.append(pd.Series(found[1], frame.index, name=found[0].name))
     model.set_params(columns={**kinds, **(model.columns or {})} or None, focus=focus)
-    return model.fit(pd.concat([frame, pd.Series(y, frame.index, name=target)], axis=1)), target
+    model.fit(pd.concat(columns, axis=1))
+    return model, target, None if found is None else found[0]
+
+
+def _scored(
+    model: MDMA, frame: pd.DataFrame, y: Array, target: Any
+) -> tuple[CategoryScores, Array] | None:
+    """Return scores of categories for a target, and their sums for the rows to fit, if any."""
+    names = frame.columns.tolist()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit warns of the same columns
+        kinds = {name: kind for name, kind in (model.columns or {}).items() if name in names}
+        schema = infer(frame, kinds, guess=model.guess, unknown=model.handle_unknown)
+    name = _free([*names, target], "score")
+    return fit_category_scores(
+        schema.reading(model.handle_unknown), frame, y, name, seed_of(model.random_state)
+    )
 
 
 def _checked(estimator: TableEstimator, y: Any, dtype: Any) -> Array:
@@ -269,19 +297,22 @@ def _checked(estimator: TableEstimator, y: Any, dtype: Any) -> Array:
 
 
 def _given(estimator: Any, x: Any) -> pd.DataFrame:
-    """Return the features of rows to predict, without the target's column, as they can occur."""
+    """Return the features of rows to predict, without the target's column, as they can occur.
+
+    If categories have scores, their sum is one more column.
+    """
     check_is_fitted(estimator, "model_")
     is_frame = isinstance(x, pd.DataFrame)
     features = x.drop(columns=estimator.target_, errors="ignore") if is_frame else x
     schema = estimator._table().schema_
     frame = nearest_possible(schema, estimator._features(features))
     encode(schema, frame)  # its error names the column of an impossible value
-    return frame
+    scores = getattr(estimator, "scores_", None)  # only regressors have them
+    return frame if scores is None else frame.assign(**{scores.name: scores(schema, frame)})
 
 
-def _free(names: list[Any]) -> str:
-    """Return a name for the target that no feature has."""
-    name = "target"
+def _free(names: list[Any], name: str = "target") -> str:
+    """Return a name that no other column has."""
     while name in names:
         name += "_"
     return name

@@ -33,13 +33,13 @@ class TableEstimator(TableInput):
     handle_unknown: str
     average: bool = False
 
-    def _keep(self, model: MDMA, target: Any = None) -> None:
-        """Keep a fitted model; all of its columns but the target are features."""
-        self.model_, self._target = model, target
+    def _keep(self, model: MDMA, *others: Any) -> None:
+        """Keep a fitted model; all of its columns but `others` are features."""
+        self.model_, self._others = model, others
         self._name_features(self._names())
 
     def _names(self) -> list[Any]:
-        return [name for name in self.model_.schema_.names if name != self._target]
+        return [name for name in self.model_.schema_.names if name not in self._others]
 
     def _table(self) -> TableView:
         """Return the fitted joint, reading unseen categories as `handle_unknown` says.

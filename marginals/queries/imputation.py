@@ -24,6 +24,7 @@ from marginals.columns.dtypes import family
 from marginals.columns.table_axis import TableAxis
 from marginals.columns.table_coercion import as_frame
 from marginals.densities import Density, Univariates
+from marginals.queries.central_ends import central_ends
 from marginals.queries.modes import modes
 from marginals.queries.moments import check_finite, moments
 from marginals.queries.named_rows import NamedModel, seed_of
@@ -83,7 +84,8 @@ class Imputations(NamedModel):
     def impute_interval(self, x: Any, level: float = 0.9) -> pd.DataFrame:
         """Return the central interval of each missing cell: a line with row, column and ends.
 
-        Unordered categories have no interval.
+        Unordered categories have no interval. If a smooth column is rounded to values, the ends are
+        the values whose tails are nearest to those of the level.
 
         Args:
             x: a table with some of the model's columns.
@@ -184,12 +186,10 @@ class Imputation:
 
     def _ends(self, level: float) -> Iterator[tuple[int, Any, Any, Any, Any]]:
         """Give place and name of a column, rows, lower and upper ends, batch by batch."""
-        tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
         for place, column, rows, parts in self.conditionals():
             if isinstance(column.kind, Categorical) and not column.ordered:
                 continue
-            ends = parts.ppf(tails[:, None, None])[..., 0]  # (2, B)
-            low, high = (as_objects(decode_column(self.schema, column.name, e)) for e in ends)
+            low, high = (as_objects(end) for end in central_ends(parts, self.schema, column, level))
             yield place, column.name, rows, low, high
 
     def conditionals(self) -> Iterator[tuple[int, Column, Any, Univariates]]:

@@ -41,6 +41,9 @@ _MOST_FACTORS = 20
 # their steps, and how many of each an effort has.
 _SIZES = (20, 10, 40, 6, 3, 20)
 _FOCUSED, _SMALL_BATCH = 6, 250
+# Noise keeps members from being too sure of the classes of rows fitted. How much is best differs by
+# table, and their mean is nearly as good.
+_CLASS_NOISES = (0.1, 0.2, 0.4)
 _TIMES = {"fast": 1, "balanced": 2, "best": 4}
 
 
@@ -165,7 +168,12 @@ def first_recipes(
 
 
 def answer_recipes(
-    rows: int, coupled: int, effort: Effort, focus: Sequence[int] = (), classes: bool = False
+    rows: int,
+    coupled: int,
+    effort: Effort,
+    focus: Sequence[int] = (),
+    classes: bool = False,
+    gaps: float = 0.0,
 ) -> list[Recipe]:
     """Return models whose conditionals are averaged: components with all correlations.
 
@@ -177,17 +185,20 @@ def answer_recipes(
         coupled: Number of columns that copula components can couple.
         effort: Effort of the search.
         focus: Columns whose conditionals are learned; empty for all cells alike.
-        classes: Whether all of these have categories, which fewer components separate.
+        classes: Whether all of these have categories, which fewer and smoother components separate.
+        gaps: Share of the cells that are missing.
     """
     if coupled < 2 or rows >= _MANY or effort == "quick":
         return []
     rank, times = min(coupled - 1, _MOST_FACTORS), _TIMES[effort]
     if focus:
-        width = _within(rows // (30 if classes else 15), 4, 50)
-        recipes = [_copula(width, rank, 0, 0.05).focused(focus)] * (_FOCUSED * times)
+        each, noises = (30, _CLASS_NOISES) if classes else (15, (0.05,))
+        width, turns = _within(rows // each, 4, 50), _FOCUSED * times // len(noises)
+        recipes = [_copula(width, rank, 0, noise).focused(focus) for noise in noises * turns]
     else:
-        most = max(1, rows // _ROWS_EACH)
-        recipes = [_copula(min(k, most), rank, 0, 0.1) for k in _SIZES * times]
+        # Noise widens answers. Little is enough, unless each row says little.
+        most, noise = max(1, rows // _ROWS_EACH), min(0.1, 0.025 + 0.15 * gaps)
+        recipes = [_copula(min(k, most), rank, 0, noise) for k in _SIZES * times]
     return [r.building(init="em").fitting(batch_size=_SMALL_BATCH) for r in recipes]
 
 

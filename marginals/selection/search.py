@@ -193,7 +193,9 @@ def _recipes(
     coupled = copula["coupled"]
     mixed = bool(options["categories"])
     classes = set(focus) <= set(options["categories"])
-    alike = answer_recipes(rows, len(coupled), effort, focus, classes) if aim == "answers" else []
+    gaps = float(data.missing().double().mean())
+    answers = answer_recipes(rows, len(coupled), effort, focus, classes, gaps)
+    alike = answers if aim == "answers" else []
     numbers = data.select(coupled).midpoints()
     first = first_recipes(rows, len(coupled), effort, gpu, mixed, is_dependent(numbers))
     sharp = effort != "quick" and is_sharp(numbers)

@@ -80,13 +80,18 @@ def test_weights_of_a_focus_compete() -> None:
 def test_answers_are_averages_of_components_with_all_correlations() -> None:
     plain, focused = answer_recipes(1000, 5, "fast"), answer_recipes(1000, 5, "fast", [2])
     assert len({recipe.build["width"] for recipe in plain}) > 3
+    assert len(focused) == 6
     assert len({recipe.build["width"] for recipe in focused}) == 1
     for recipe in plain + focused:
         assert recipe.build["rank"] == 4
     assert all(recipe.focus == (2,) for recipe in focused)
     classes = answer_recipes(1000, 5, "fast", [2], True)
     assert classes[0].build["width"] < focused[0].build["width"]
+    assert len(classes) == len(focused)
+    assert min(recipe.fit["noise"] for recipe in classes) > focused[0].fit["noise"]
     assert len(answer_recipes(1000, 5, "best")) > len(plain)
+    noises = [answer_recipes(1000, 5, "fast", gaps=g)[0].fit["noise"] for g in (0.0, 0.3, 0.9)]
+    assert noises == sorted(noises)
     # Wider components for more rows; none for large tables, or without columns to couple.
     assert answer_recipes(100, 5, "fast", [2])[0].build["width"] < focused[0].build["width"]
     for rows, coupled, effort in ((100_000, 5, "fast"), (1000, 1, "fast"), (1000, 5, "quick")):
