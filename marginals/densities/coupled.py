@@ -323,15 +323,13 @@ class CoupledDensity(LeafDensity):
         held = self._split(known.columns)[1]
         if not (tied and held):
             return self._values(asked).total()
-        value = self._values(asked.select(loose)).total()
-        mine, theirs = asked.select(tied), known.select(held)
-        exact = (mine.lower == mine.upper).any(1)
-        any_exact = bool(exact.any())
-        if len(tied) == 1 and not any_exact and self._is_complete(theirs):
-            return value + self._log_interval(mine, theirs)
+        value, mine = self._values(asked.select(loose)).total(), asked.select(tied)
+        theirs, exact = known.select(held), (mine.lower == mine.upper).any(1)
+        if len(tied) == 1 and self._is_complete(theirs):
+            return value + self._log_of_one(mine, theirs, exact)
         both = self._gauss.tie(mine.join(theirs))
         value = value + self._gauss.log_ranges(both, value + weights) - ranges
-        if not any_exact:
+        if not bool(exact.any()):
             return value  # densities of the evidence alone, which cancel
         alone = self._gauss.tie(theirs)
         # The two densities may be large and close: their difference is taken in float64.
@@ -344,17 +342,20 @@ class CoupledDensity(LeafDensity):
         change = (joint - base).to(value.dtype) + (both.log_slope - alone.log_slope)
         return value + torch.where(exact[:, None], change, 0.0)
 
-    def _log_interval(self, asked: Evidence, known: Evidence) -> Tensor:
-        """Return the log probability of intervals of one coupled column given exact ones, (B, K).
+    def _log_of_one(self, asked: Evidence, known: Evidence, exact: Tensor) -> Tensor:
+        """Return the log value of one coupled column's cells given exact other columns, (B, K).
 
-        Missing cells of the requested column have probability one.
+        Rows are `exact` (B,) or intervals; missing cells have probability one.
         """
         held, own = self._gauss.own(known.columns), self._gauss.own(asked.columns)
         centre, log_width = self._gauss.conditional(known.upper.T, held, own)  # (1, B, K)
-        missing = asked.lower.T.isnan()  # (1, B)
-        low = asked.lower.T.masked_fill(missing, -torch.inf)
-        high = asked.upper.T.masked_fill(missing, torch.inf)
-        return self._family.log_interval_about(low, high, own, centre, log_width.exp())[0]
+        x, open_ = asked.upper.T.masked_fill(~exact, 0.0), asked.lower.T.isnan() | exact  # (1, B)
+        y, log_slope = (part[..., None] for part in self._family.scale(x, own))
+        point = log_normal_density((y - centre) * (-log_width).exp()) - log_width + log_slope
+        low = asked.lower.T.masked_fill(open_, -torch.inf)
+        high = asked.upper.T.masked_fill(open_, torch.inf)
+        about = self._family.log_interval_about(low, high, own, centre, log_width.exp())
+        return torch.where(exact[:, None], point[0], about[0])
 
     def _outside(self, known: Evidence, asked: Sequence[int], values: ComponentValues) -> Tensor:
         """Return the log weight of each component given the other columns' evidence, (n, B, K)."""

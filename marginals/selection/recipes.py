@@ -246,14 +246,15 @@ def node_recipes(rows: int, coupled: int, sharp: bool = False, flat: bool = Fals
         rows: Number of complete rows with as many observed cells as the table.
         coupled: Number of columns that copula components can couple.
         sharp: Whether some columns nearly determine each other, so that no other members compete.
-        flat: Whether components have copies that share a flat margin, such as that of a time.
+        flat: Whether components have copies that together have a flat margin, as of a time.
     """
     if rows >= _MANY:
         return []
     width, factors = _within(rows // 10, 16, 200), _within(int(rows**0.25), 3, 6)
-    width = PARTS * (width // 2) if flat else width
     sizes = [(width, factors)]
-    if rows < 2000:
+    if flat:  # copies cost as much as components: one member, of more factors, is enough
+        sizes = [(PARTS * _within(3 * width // 4, 4, 150), 2 * factors)]
+    elif rows < 2000:
         sizes.append((2 * width, factors + 1))
     elif sharp:
         sizes.insert(0, (width, 2 * factors))

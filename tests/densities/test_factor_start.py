@@ -10,6 +10,7 @@ from marginals import build
 from marginals.cells.evidence import Evidence
 from marginals.densities.coupled import CoupledDensity
 from marginals.densities.density import Density
+from marginals.densities.em_start import flat_column
 from marginals.densities.factor_nodes import FactorNodes, NodeTable, prior_rows, updated_components
 from marginals.leaves import CategoricalLeaves
 
@@ -78,8 +79,10 @@ def test_numbers_that_nearly_equal_each_other_stay_so() -> None:
     rows = torch.column_stack([codes, start, end]).double()
     categories = dict.fromkeys(range(4), 5)
     model = build(
-        rows, tensor="copula", width=40, rank=1, init="factors", factors=3, categories=categories
+        rows, tensor="copula", width=160, rank=1, init="factors", factors=3, categories=categories
     )
+    assert flat_column(rows[:, 4:]) == 0  # so that each of 40 components has four copies
+    assert abs(float((model.sample(4000)[:, 4] < 20).double().mean()) - 0.2) < 0.03
     drawn = model.sample(2000, generator=generator)
     gap = drawn[:, 5] - drawn[:, 4]
     assert (gap - lasts.mean()).abs().max() < 1

@@ -30,10 +30,20 @@ def test_a_list_of_atoms_stays_loose() -> None:
     assert chosen(data, atoms={1: (0.0, 1.0, 2.0, 3.0)})["coupled"] == (0,)
 
 
-def test_rare_atoms_of_lattices_are_cells_like_others() -> None:
-    x = with_atoms([0.05, 0.3]).lower.div(0.01).floor().mul(0.01)
+def test_atoms_of_lattices_that_are_rare_or_have_many_patterns_are_cells_like_others() -> None:
+    x = with_atoms([0.002, 0.3]).lower.div(0.01).floor().mul(0.01)
     data = Evidence.interval(x, x + 0.01)
     lattices = {c: uniform_lattice(0.01) for c in (0, 1)}
     found = chosen(data, atoms={0: (0.005,), 1: (0.005,)}, lattices=lattices)
     assert set(found["atoms"]) == {1}
     assert 0 in found["coupled"]
+
+
+def test_rare_atoms_count_while_there_are_few_patterns() -> None:
+    x = with_atoms([0.05, 0.3]).lower.div(0.01).floor().mul(0.01)
+    lattices = {c: uniform_lattice(0.01) for c in (0, 1)}
+    found = chosen(
+        Evidence.interval(x, x + 0.01), atoms={0: (0.005,), 1: (0.005,)}, lattices=lattices
+    )
+    assert set(found["atoms"]) == {0, 1}
+    assert found["coupled"] == (0, 1)
