@@ -35,7 +35,7 @@ class Step(NamedTuple):
 
 
 def infer_step(values: Any, counts: Any = None, eps: float = 2.0**-52) -> Step | None:
-    """Return the coarsest grid that holds at least 99 % of the values, or None.
+    """Return the coarsest grid that holds at least 98 % of the values, or None.
 
     Repeated values count at most as 2 % of the rows each: a column that is mostly 0 has the grid of
     its other values. A factor of the step needs enough distinct values to be more than chance.

@@ -77,8 +77,8 @@ def start_by_factors(
     left = None if seconds is None else seconds - (time.monotonic() - begun)
     steps = None if left is None else _STEP_SHARE * left
     flat = flat_column(numbers[:, :coupled])
-    parts = PARTS if flat is not None and model.leaves.width % PARTS == 0 else 1
-    nodes = fit_nodes(table, model.leaves.width // parts, factors, seed, steps)
+    copies = PARTS if flat is not None and model.leaves.width % PARTS == 0 else 1
+    nodes = fit_nodes(table, model.leaves.width // copies, factors, seed, steps)
     left = None if seconds is None else seconds - (time.monotonic() - begun)
     found = updated_components(nodes, table, left)
     back = torch.linalg.inv(stretch) * spread
@@ -86,10 +86,10 @@ def start_by_factors(
         means=found.means.double() @ back + middle,
         covariances=back.T @ found.covariances.double() @ back,
     )
-    if flat is not None and parts > 1:
+    if flat is not None and copies > 1:
         own = (filled * spread + middle)[:, flat]
         shares = found.log_joint(table.codes, table.numbers.double()).softmax(1)
-        placed = spread_over(placed, flat, own, shares, parts)
+        placed = spread_over(placed, flat, own, shares, copies)
     _set(model, placed, table.counts)
 
 

@@ -29,6 +29,7 @@ Page = Any
 def table(rows: int = 300) -> pd.DataFrame:
     rng = np.random.default_rng(0)
     size = rng.normal(size=rows)
+    late = np.random.default_rng(1).normal(size=rows)
     frame = pd.DataFrame(
         {
             "size": size,
@@ -39,7 +40,8 @@ def table(rows: int = 300) -> pd.DataFrame:
             "kind": np.array(["small", "middle", "large"])[
                 np.clip((size + 2) // 1.4, 0, 2).astype(int)
             ],
-            "sold": pd.Timestamp("2024-01-01") + pd.to_timedelta(np.round(90 + 30 * size), "D"),
+            "sold": pd.Timestamp("2024-01-01")
+            + pd.to_timedelta(np.round(90 + 30 * size + 9 * late), "D"),
         }
     )
     frame.loc[rng.random(rows) < 0.1, "rain"] = 5.0
