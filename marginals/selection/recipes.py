@@ -28,7 +28,7 @@ _BATCH, _ANNEALING = 1000, 0.6
 # few rows it may overfit.
 STRONG_FOCUS, WEAK_FOCUS = 10.0, 1.0
 # From this many rows on, fine structure such as that of sensors is worth many narrow components.
-_MANY = 8000
+MANY_ROWS = 8000
 # Rows per component of a mixture fitted by EM.
 _ROWS_EACH = 20
 _FEW_COLUMNS = 4
@@ -122,17 +122,21 @@ def first_recipes(
     if effort == "quick":
         return _quick_recipes(rows, coupled)
     most = 1000 if gpu else 200
-    coarse = 0.05 if rows < 2 * _MANY else 0.01
+    coarse = 0.05 if rows < 2 * MANY_ROWS else 0.01
     fine = 0.003
     common = min(32, 2 * coupled)
     few = _copula(_within(rows // 100, 3, 32), 1, common, coarse)
     many = _copula(_within(rows // 10, 8, most), 1, min(4, coupled), fine)
     tree = _tree("normal", _within(int(1.2 * rows**0.4), 6, 64), coarse)
-    wide_tree = _tree("normal", _within(rows // 40, 12, most // 2), fine if rows > _MANY else 0.02)
-    neural = _tree("neural", _within(rows // 80, 8, most // 2), 0.0 if rows > 5 * _MANY else 0.03)
+    wide_tree = _tree(
+        "normal", _within(rows // 40, 12, most // 2), fine if rows > MANY_ROWS else 0.02
+    )
+    neural = _tree(
+        "neural", _within(rows // 80, 8, most // 2), 0.0 if rows > 5 * MANY_ROWS else 0.03
+    )
     ranked = _copula(_within(rows // 150, 2, 32), 2, min(20, 2 * coupled), 0.02)
     mixture = _mixture(rows, coupled, most)
-    if coupled < 2 and rows < _MANY:
+    if coupled < 2 and rows < MANY_ROWS:
         # Each of many related codes has few categories: a narrow tree holds what they say.
         narrow = _tree("normal", _within(int(0.25 * rows**0.5), 4, 32), coarse)
         recipes = [narrow, tree, wide_tree, neural]
@@ -145,7 +149,7 @@ def first_recipes(
         # Columns of small tables may be functions of others, which noise would blur.
         sharp = few.fitting(noise=0.005)
         recipes = [full[0], tree, full[1], full[2], few, full[3], sharp, ranked, many, neural]
-    elif rows < _MANY:
+    elif rows < MANY_ROWS:
         ranks = [few, tree, neural, ranked, wide_tree, many]
         recipes = [tree, few, *ranks[2:]] if mixed else ranks
     elif mixed and dependent and not gpu:
@@ -188,7 +192,7 @@ def answer_recipes(
         classes: Whether all of these have categories, which fewer and smoother components separate.
         gaps: Share of the cells that are missing.
     """
-    if coupled < 2 or rows >= _MANY or effort == "quick":
+    if coupled < 2 or rows >= MANY_ROWS or effort == "quick":
         return []
     rank, times = min(coupled - 1, _MOST_FACTORS), _TIMES[effort]
     if focus:
@@ -248,7 +252,7 @@ def node_recipes(rows: int, coupled: int, sharp: bool = False, flat: bool = Fals
         sharp: Whether some columns nearly determine each other, so that no other members compete.
         flat: Whether components have copies that together have a flat margin, as of a time.
     """
-    if rows >= _MANY:
+    if rows >= MANY_ROWS:
         return []
     width, factors = _within(rows // 10, 16, 200), _within(int(rows**0.25), 3, 6)
     sizes = [(width, factors)]

@@ -30,6 +30,7 @@ from marginals.selection.folds import fold_jobs, group_scores, split_folds, whol
 from marginals.selection.nesting import NestedTable
 from marginals.selection.processes import LEAST_SECONDS, Pool, fit_in_processes
 from marginals.selection.recipes import (
+    MANY_ROWS,
     SECONDS,
     Effort,
     Recipe,
@@ -205,7 +206,9 @@ def _recipes(
     nodes = node_recipes(rows, len(coupled), sharp, flat) if placed else []
     if sharp and nodes and effort == "fast" and not focus:
         first = []  # steps of training blur such dependence, and seconds allow few of them
-    first = nodes + (sharp_recipes(rows, len(coupled)) if sharp else []) + first
+    # Large tables have a mixture of their own: smaller ones would only take its time.
+    own = rows >= MANY_ROWS and any(r.build.get("init") == "em" for r in first)
+    first = nodes + (sharp_recipes(rows, len(coupled)) if sharp and not own else []) + first
     recipes = [
         recipe.building(**(copula if recipe.build["tensor"] == "copula" else options)).seeded(
             seed + i

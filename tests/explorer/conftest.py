@@ -41,7 +41,7 @@ def table(rows: int = 300) -> pd.DataFrame:
                 np.clip((size + 2) // 1.4, 0, 2).astype(int)
             ],
             "sold": pd.Timestamp("2024-01-01")
-            + pd.to_timedelta(np.round(90 + 30 * size + 9 * late), "D"),
+            + pd.to_timedelta(np.round(90 + 30 * size + 12 * late), "D"),
         }
     )
     frame.loc[rng.random(rows) < 0.1, "rain"] = 5.0
