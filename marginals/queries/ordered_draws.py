@@ -21,7 +21,7 @@ from marginals.queries.positions import seeded
 __all__ = ["in_order", "with_likely_orders"]
 
 # The most draws that may break one of the orders that are kept, as found by so many draws.
-_MOST_BROKEN, _DRAWS = 0.15, 2000
+_MOST_BROKEN, _DRAWS = 0.25, 2000
 
 _TRIES = 20  # new draws of a row; the few that are left break the order, as evidence may make them
 

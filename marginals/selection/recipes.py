@@ -33,7 +33,7 @@ MANY_ROWS = 8000
 _ROWS_EACH = 20
 _FEW_COLUMNS = 4
 # Components times pairs of columns of a mixture that EM fits to tens of thousands of rows in time.
-_MOST_PRODUCTS = 30_000
+_MOST_PRODUCTS, _MOST_COMPONENTS = 45_000, 800
 # With one factor less than columns any correlation is possible; of many columns, so many factors
 # hold the strongest directions.
 _MOST_FACTORS = 20
@@ -224,7 +224,8 @@ def _mixture(rows: int, coupled: int, most: int) -> Recipe:
     Their number falls with that of the correlations, which each pass over the rows multiplies.
     """
     pairs = (coupled + 1) * (coupled + 2) // 2
-    width = _within(rows // 30, 8, max(100, min(2 * most, _MOST_PRODUCTS // pairs)))
+    affordable = min(max(2 * most, _MOST_COMPONENTS), _MOST_PRODUCTS // pairs)
+    width = _within(rows // 30, 8, max(100, affordable))
     rank = _within(coupled - 1, 0, _MOST_FACTORS)
     options = {"tensor": "copula", "width": width, "rank": rank, "init": "em"}
     return Recipe(options, _training(0.0, 0))
