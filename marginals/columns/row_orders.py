@@ -36,11 +36,13 @@ def find_orders(
     if not values:
         return []
     head = np.stack([column[:_FIRST] for column in values], 1)
-    shuffled = np.random.default_rng(0).permutation(len(values[0]))
+    random = np.random.default_rng(0)
+    shuffled, mixed = random.permutation(len(values[0])), random.permutation(head)
     found = []
     for i, a in enumerate(values):
-        below = ~(head[:, [i]] > head).any(0)  # NaN exceeds nothing
-        for j in np.flatnonzero(below).tolist():
+        # NaN exceeds nothing. Columns that are ordered by their ranges are many, and left out here.
+        likely = ~(head[:, [i]] > head).any(0) & (head[:, [i]] > mixed).any(0)
+        for j in np.flatnonzero(likely).tolist():
             b = values[j]
             if i == j or kinds[i] != kinds[j] or (a > b).any() or not (a < b).any():
                 continue

@@ -11,7 +11,14 @@ from marginals.cells.evidence import Evidence
 from marginals.densities.coupled import CoupledDensity
 from marginals.densities.density import Density
 from marginals.densities.em_start import flat_column
-from marginals.densities.factor_nodes import FactorNodes, NodeTable, prior_rows, updated_components
+from marginals.densities.factor_nodes import (
+    FactorNodes,
+    NodeComponents,
+    NodeTable,
+    prior_rows,
+    updated_components,
+)
+from marginals.densities.factor_start import spread_over
 from marginals.leaves import CategoricalLeaves
 
 
@@ -163,3 +170,51 @@ def test_the_factors_are_worth_as_many_rows_as_components_agree_with_them() -> N
     agree, differ = (prior_rows(torch.stack([n, 50 - n], 1), prior) for n in (exact, apart))
     assert agree >= 40
     assert differ == 1.0
+
+
+def test_copies_change_one_margin_and_nothing_given_it() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(2000, generator=generator, dtype=torch.double)
+    root = torch.randn(3, 3, 3, generator=generator, dtype=torch.double)
+    means = torch.randn(3, 3, generator=generator, dtype=torch.double)
+    shares = torch.rand(2000, 3, generator=generator, dtype=torch.double)
+    before = NodeComponents(
+        torch.tensor([0.5, 0.3, 0.2]).double(),
+        torch.randn(3, 4, generator=generator).log_softmax(1),
+        means,
+        root @ root.mT + 0.1 * torch.eye(3),
+    )
+    after = spread_over(before, 1, x, shares / shares.sum(1, keepdim=True), 4)
+
+    def given(components: NodeComponents) -> tuple[Tensor, Tensor, Tensor]:
+        """Slope, intercept and covariance of the columns given the second."""
+        covariance, mean = components.covariances, components.means
+        slope = covariance[:, :, 1] / covariance[:, 1, 1, None]
+        rest = covariance - slope[:, :, None] * covariance[:, None, 1]
+        return slope, mean - slope * mean[:, 1, None], rest
+
+    for one, other in zip(given(before), given(after), strict=True):
+        torch.testing.assert_close(one.repeat_interleave(4, 0), other)
+    torch.testing.assert_close(after.weights.view(3, 4).sum(1), before.weights)
+    level = torch.linspace(0.05, 0.95, 19).double()[:, None]
+    deviation = after.covariances[:, 1, 1].sqrt()
+    cdf = torch.special.ndtr((level - after.means[:, 1]) / deviation) @ after.weights
+    assert (cdf - level[:, 0]).abs().max() < 0.03
+
+
+@pytest.mark.parametrize(
+    ("margin", "apart", "found"), [("flat", 0.001, 0), ("flat", 0.3, None), ("normal", 0.001, None)]
+)
+def test_flat_columns_are_those_that_others_nearly_equal(
+    margin: str, apart: float, found: int | None
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1000, 3, generator=generator)
+    x[:, 0] = torch.rand(1000, generator=generator) if margin == "flat" else x[:, 0]
+    x[:, 2] = x[:, 0] + apart * x[:, 2]
+    where = flat_column(x)
+    assert (where is None) == (found is None)
+    assert where in (None, 0, 2)
+    x[::2, 1] = torch.nan
+    assert (flat_column(x) is None) == (found is None)
+    assert flat_column(x[:50]) is None

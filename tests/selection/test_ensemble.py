@@ -62,3 +62,26 @@ def test_held_out_rows_are_scored_with_few_points_of_ranges() -> None:
     assert model.lattices.most_points == before
     assert_close(found, expected, rtol=0, atol=0.01)
     assert not torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("dependent", [True, False])
+def test_components_are_split_if_held_out_rows_say_so(dependent: bool) -> None:
+    x = torch.randn(600, 4, dtype=torch.float64)
+    x[:, 2] = (x[:, 2] > 0).double()
+    x[:, 3] = x[:, 2] if dependent else (x[:, 3] > 0).double()
+    train, judges = (make_rows(Evidence.exact(part), None, "data") for part in x.split([450, 150]))
+    options = {"tensor": "copula", "width": 1, "rank": 1, "init": "em", "categories": {2: 2, 3: 2}}
+    recipe = Recipe(options, {"max_steps": 0, "seed": 0})
+    member = fit_member(Job(recipe, train, judges), "cpu")
+    assert member is not None
+    assert_close(member.scores, held_out_scores(member.model, judges))
+    both = Evidence.exact(torch.tensor([[1.0, 1.0]]).double(), [2, 3])
+    with torch.no_grad():
+        together = float(member.model.log_value(both).exp())
+    assert together == pytest.approx(0.5 if dependent else 0.25, abs=0.06)
+    if dependent:
+        assert member.model.leaves.width == 4
+    # No row is held out: nothing could say so.
+    alone = fit_member(Job(recipe, train, train), "cpu")
+    assert alone is not None
+    assert alone.model.leaves.width == 1

@@ -209,3 +209,14 @@ def test_atoms_stay_where_they_are() -> None:
     assert torch.equal(changed[:, 0], ~atom)
     assert bool(changed[:, 1].all())
     assert float(noise.scale[0]) == pytest.approx(0.1 * float(x[~atom, 0].std(correction=0)))
+
+
+def test_noise_is_less_where_other_columns_nearly_determine_a_column() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(500, 3, generator=generator, dtype=torch.float64)
+    x[:, 1] = x[:, 0] + 0.02 * x[:, 1]
+    near, same, own = make_noise(Evidence.exact(x), [None] * 3, {}, 0.1).scale.tolist()
+    assert own == pytest.approx(0.1, rel=0.1)
+    assert max(near, same) < 2.5 * 0.1 * 0.02
+    few = make_noise(Evidence.exact(x[:20]), [None] * 3, {}, 0.1).scale
+    assert bool((few > 0.05).all())  # few rows show no dependence
