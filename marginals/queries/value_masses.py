@@ -43,8 +43,12 @@ def _lattice_masses(
     parts: Univariates, line: LatticeAxis, precise: bool
 ) -> tuple[FloatArray, Tensor] | None:
     tail = torch.tensor([TAIL, 1 - TAIL], dtype=torch.float64)[:, None, None]
-    ends = numbers_at(line, parts.quantile(tail.log(), torch.log1p(-tail)))
-    low, high = float(ends.min()), float(ends.max())
+    levels = (tail.log(), torch.log1p(-tail))
+    # Brackets of the quantiles cost a fraction of their inversion, and hold all that these do.
+    low, high = _extent(line, *parts.bracket(*levels))
+    if not (high - low) / line.step < MOST_VALUES:
+        exact = parts.quantile(*levels)
+        low, high = _extent(line, exact, exact)
     if not (high - low) / line.step < MOST_VALUES:
         return None
     count = round((high - low) / line.step) + 1
@@ -58,6 +62,11 @@ def _lattice_masses(
     ends = torch.from_numpy(np.append(cells[0][:1], cells[1]))[:, None, None]
     mass = parts.cdf(ends.to(parts.log_evidence)).diff(dim=0)[..., 0].double().cpu()  # (V, B)
     return values, mass.clamp_min(0.0).log()
+
+
+def _extent(line: Axis, low: Tensor, high: Tensor) -> tuple[float, float]:
+    """Return the least of the low quantiles (2, ...), and the greatest of the high ones."""
+    return float(numbers_at(line, low[0]).min()), float(numbers_at(line, high[1]).max())
 
 
 def numbers_at(line: Axis, x: Tensor) -> Tensor:
