@@ -227,14 +227,17 @@ def _round(now: NodeComponents, prior: NodeComponents, table: NodeTable) -> Node
     mask = torch.eye(means.shape[1]).to(means)
     mask[: table.coupled, : table.coupled] = 1.0
     own = zip(counts.split(table.counts, 1), prior.log_masses.split(table.counts, 1), strict=True)
-    parts = [_updated_masses(count, log_mass.exp()) for count, log_mass in own]
+    parts = [updated_masses(count, log_mass.exp()) for count, log_mass in own]
     log_masses = torch.cat(parts, 1).log() if parts else counts
     return NodeComponents((total + 1) / (total + 1).sum(), log_masses, means, spread * mask)
 
 
-def _updated_masses(counts: Tensor, prior: Tensor) -> Tensor:
-    """Return the masses (K, C) of a column's codes from counts, and those of the factors."""
-    masses = counts + prior_rows(counts, prior) * prior
+def updated_masses(counts: Tensor, prior: Tensor, rows: float | None = None) -> Tensor:
+    """Return the masses (K, C) of a column's codes from counts and a prior, such as the factors'.
+
+    The prior is worth some rows, by default as many as the scatter of the components suggests.
+    """
+    masses = counts + (prior_rows(counts, prior) if rows is None else rows) * prior
     return masses / masses.sum(1, keepdim=True)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from marginals.cells.evidence import Evidence
 from marginals.densities.coupled import CoupledDensity
 from marginals.densities.coupled_lattices import CoupledLattices
-from marginals.densities.factor_nodes import prior_rows
+from marginals.densities.factor_nodes import updated_masses
 from marginals.leaves import CategoricalLeaves, Leaves
 from marginals.tensors.couplings import Couplings
 
@@ -115,20 +115,11 @@ def _fitted(
         parts = zip(held.split(list(counts), 1), parent.split(list(counts), 1), strict=True)
         # Copies that are still alike would say that the component is worth many rows.
         fixed = _FIRST_ROWS if turn < _ROUNDS // 2 else None
-        masses = torch.cat([_updated(count, prior, fixed) for count, prior in parts], 1)
+        masses = torch.cat([updated_masses(count, prior, fixed) for count, prior in parts], 1)
         # One more row for each component, shared by its copies.
         total = (shares.sum(0) + 1 / copies).view(-1, int(copies))
         weights = (total / total.sum(1, keepdim=True)).flatten()
     return weights, masses
-
-
-def _updated(counts: Tensor, prior: Tensor, rows: float | None) -> Tensor:
-    """Return masses of one column from counts and those of the components, (C, n) each.
-
-    The latter are worth some rows, by default as many as the scatter of the copies suggests.
-    """
-    masses = counts + (prior_rows(counts, prior) if rows is None else rows) * prior
-    return masses / masses.sum(1, keepdim=True)
 
 
 def _log_masses(model: CoupledDensity, columns: Sequence[int]) -> Iterator[Tensor]:
