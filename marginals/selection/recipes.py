@@ -232,7 +232,7 @@ def _mixture(rows: int, coupled: int, most: int) -> Recipe:
 
 
 def sharp_recipes(rows: int, coupled: int) -> list[Recipe]:
-    """Return Gaussian mixtures for tables with columns that nearly determine each other.
+    """Return Gaussian mixtures for small tables, and for columns that nearly determine each other.
 
     EM fits them in a second. Gradients do not find such dependence, and noise blurs it.
     """

@@ -208,7 +208,10 @@ def _recipes(
         first = []  # steps of training blur such dependence, and seconds allow few of them
     # Large tables have a mixture of their own: smaller ones would only take its time.
     own = rows >= MANY_ROWS and any(r.build.get("init") == "em" for r in first)
-    first = nodes + (sharp_recipes(rows, len(coupled)) if sharp and not own else []) + first
+    few = effort != "quick" and len(coupled) > 1 and rows < _FEW_ROWS
+    first = (
+        nodes + (sharp_recipes(rows, len(coupled)) if (sharp or few) and not own else []) + first
+    )
     recipes = [
         recipe.building(**(copula if recipe.build["tensor"] == "copula" else options)).seeded(
             seed + i
