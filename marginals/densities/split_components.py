@@ -21,7 +21,7 @@ from marginals.tensors.couplings import Couplings
 
 # Rounds of EM; in the first half, the tables of a component are worth so many rows of its copies.
 _ROUNDS, _FIRST_ROWS = 30, 1.0
-# Rows that a copy starts with next to those of its component.
+# Share of one row of the component in the table that a copy starts with.
 _START_SHARE = 0.5
 
 
@@ -48,7 +48,10 @@ def split_components(
         copies: How many components each becomes.
         seed: Seed for the rows at which the copies start.
     """
-    columns, width = codes_of(model), model.leaves.width
+    device, width = model.couplings.raw.device, model.leaves.width
+    model = _taken(model, range(width))  # on the CPU, where small tables are fastest
+    data = data.to(torch.device("cpu"), model.couplings.raw.dtype)
+    columns = codes_of(model)
     counts = [n for n in (model.categories[c] for c in columns) if n is not None]
     parent = torch.cat(list(_log_masses(model, columns)), 1).exp()  # (K, V)
     seen = torch.cat([_indicators(data, c, n) for c, n in zip(columns, counts, strict=True)], 1)
@@ -61,12 +64,12 @@ def split_components(
     generator = torch.Generator().manual_seed(seed)
     start = _start(numbers, seen, parent, counts, copies, generator)
     order = torch.arange(width).repeat_interleave(copies)
-    weights, masses = _fitted(numbers[:, order], seen, parent[order], start, counts, float(copies))
+    weights, masses = _fitted(numbers[:, order], seen, parent[order], start, counts, copies)
     found = _taken(model, order.tolist())
     raw = found.couplings.raw
     raw.copy_((raw + weights.log()).to(raw))
     _set_masses(found, dict(zip(columns, masses.log().split(counts, 1), strict=True)))
-    return found
+    return found.to(device)
 
 
 def _start(
@@ -96,7 +99,7 @@ def _fitted(
     parent: Tensor,
     masses: Tensor,
     counts: Sequence[int],
-    copies: float,
+    copies: int,
 ) -> tuple[Tensor, Tensor]:
     """Return the weights of copies within their components (C,), and their masses (C, V), by EM.
 
@@ -117,7 +120,7 @@ def _fitted(
         fixed = _FIRST_ROWS if turn < _ROUNDS // 2 else None
         masses = torch.cat([updated_masses(count, prior, fixed) for count, prior in parts], 1)
         # One more row for each component, shared by its copies.
-        total = (shares.sum(0) + 1 / copies).view(-1, int(copies))
+        total = (shares.sum(0) + 1 / copies).view(-1, copies)
         weights = (total / total.sum(1, keepdim=True)).flatten()
     return weights, masses
 
@@ -140,19 +143,20 @@ def _indicators(data: Evidence, column: int, count: int) -> Tensor:
 
 
 def _taken(model: CoupledDensity, order: Sequence[int]) -> CoupledDensity:
-    """Return a model with some components of another, perhaps repeatedly."""
+    """Return a model on the CPU with some components of another, perhaps repeatedly."""
     config = _resized(model.config(), len(order))
     found = CoupledDensity(
         Leaves.from_config(config["leaves"]),
         Couplings(**config["couplings"]),
         CoupledLattices.from_config(config["lattices"]),
     )
-    index, state = torch.tensor(order), {}
+    index, state = torch.tensor(list(order)), {}
     new = found.state_dict()
     for name, old in model.state_dict().items():
         # Only the dim of components has another size.
         apart = [d for d in range(old.ndim) if old.shape[d] != new[name].shape[d]]
-        state[name] = old.index_select(apart[0], index) if apart else old
+        kept = old.cpu()
+        state[name] = kept.index_select(apart[0], index) if apart else kept
     found.to(next(model.parameters()).dtype)
     found.load_state_dict(state)
     return found

@@ -39,10 +39,10 @@ def in_order(schema: Schema, rows: Tensor, again: Callable[[Tensor], Tensor]) ->
         return rows
     names = list(dict.fromkeys(name for pair in orders for name in pair))
     columns = list(schema.positions(names))
-    rows, left = rows.clone(), torch.arange(len(rows))
+    rows, left = rows.clone(), torch.arange(len(rows), device=rows.device)
     for turn in range(_TRIES + 1):
         frame = decode(schema, rows[left][:, columns], names)
-        left = left[torch.from_numpy(out_of_order(frame, orders))]
+        left = left[torch.from_numpy(out_of_order(frame, orders)).to(left.device)]
         if not len(left) or turn == _TRIES:
             break
         rows[left] = again(left).reshape(len(left), -1)
