@@ -349,6 +349,16 @@ class AtomMixtures(Univariates):
         below = sum((mass * (x >= point) for point, mass in at), torch.zeros_like(masses[-1]))
         return below + masses[-1] * self.smooth.cdf(x)
 
+    def tails(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return CDF, survival function and the smooth part's slope at `x` (..., B, n)."""
+        masses = self.masses.exp()[..., None]  # (A + 1, B, 1)
+        rest = masses[-1]
+        below, above, slope = (rest * part for part in self.smooth.tails(x))
+        for point, mass in zip(self._points(x), masses[:-1], strict=True):
+            reached = x >= point
+            below, above = below + mass * reached, above + mass * ~reached
+        return below, above, slope
+
     def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return quantiles for log u and log(1 - u), (..., B, n): the smallest x that reaches u."""
         low, shape = columns_first(log_u, self.log_evidence.shape)  # (1, Q, B)

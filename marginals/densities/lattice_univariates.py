@@ -1,6 +1,6 @@
 """Univariate conditionals of coupled lattice columns: sums over cells."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, final
 
@@ -76,7 +76,7 @@ class LatticeMixtures(Univariates):
 
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
-        log_cdf, log_sf = self._log_tails(x)
+        log_cdf, log_sf, _ = self._log_tails(x)
         density = self.smooth.logpdf(x) - self.masses.total[:, None]
         return LeafEvaluation(log_cdf, log_sf, density)
 
@@ -103,18 +103,26 @@ class LatticeMixtures(Univariates):
         """Return the log survival function at `x` (..., B, n)."""
         return self._log_tails(x)[1]
 
-    def _log_tails(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _log_tails(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the logs of CDF, survival function and slope of the CDF at `x`, (..., B, n).
+
+        Inside the table the slope is that of the line through the cell, which costs a look-up; the
+        density would cost a sum over the components at every point.
+        """
         cells, shape = columns_first(x, self.log_evidence.shape)  # (1, Q, B)
-        at, masses = cells[0].T, self.masses  # (B, Q)
+        at, masses, ends = cells[0].T, self.masses, self.table[0]  # (B, Q)
         place, share = self._place(at)
         mass = masses.cells.gather(1, place)
         below = torch.logaddexp(masses.below.gather(1, place), mass + share.log())
         above = torch.logaddexp(masses.above.gather(1, place + 1), mass + torch.log1p(-share))
-        before, after = at < self.table[0][0], at > self.table[0][-1]
-        if bool((before | after).any()):
-            smooth = self.smooth.evaluate(cells.movedim(0, -1))
-            low, high = (
-                part[..., 0].T - masses.total[:, None] for part in (smooth.log_cdf, smooth.log_sf)
+        slope = mass - ends.diff().log().to(mass)[place]
+        before, after = at < ends[0], at > ends[-1]
+        beyond = before | after
+        if bool(beyond.any()):
+            smooth = self._beyond(at, beyond)
+            low, high, density = (
+                part - masses.total[:, None]
+                for part in (smooth.log_cdf, smooth.log_sf, smooth.log_density)
             )
             first, last = masses.below[:, :1], masses.above[:, -1:]
             # Below the table: what is left up to its first end, and everything above that end.
@@ -124,8 +132,38 @@ class LatticeMixtures(Univariates):
             more = torch.logaddexp(masses.below[:, -1:], more)
             below = torch.where(before, low, torch.where(after, more, below))
             above = torch.where(before, rest, torch.where(after, high, above))
-        below, above = (columns_last(p.clamp_max(0.0).T[None], shape) for p in (below, above))
-        return below, above
+            slope = torch.where(beyond, density, slope)
+        below, above, slope = (
+            columns_last(part.T[None], shape)
+            for part in (below.clamp_max(0.0), above.clamp_max(0.0), slope)
+        )
+        return below, above, slope
+
+    def tails(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return CDF, survival function and slope of the CDF at `x` (..., B, n)."""
+        below, above, slope = (part.exp() for part in self._log_tails(x))
+        return below, above, slope
+
+    def _beyond(self, at: Tensor, chosen: Tensor) -> LeafEvaluation:
+        """Evaluate the smooth mixture at some points (B, Q), and leave zeros elsewhere.
+
+        Points beyond the table are few, and each costs a sum over the components of its row.
+        """
+        row, level = chosen.nonzero(as_tuple=True)
+        parts = [
+            self.smooth.take(0, rows).evaluate(at[rows, levels, None])
+            for rows, levels in self._in_parts(row, level)
+        ]
+
+        def placed(values: Iterable[Tensor]) -> Tensor:  # each (points, 1)
+            out = torch.zeros_like(at)
+            return out.index_put((row, level), torch.cat(list(values))[:, 0].to(at.dtype))
+
+        return LeafEvaluation(
+            placed(part.log_cdf for part in parts),
+            placed(part.log_sf for part in parts),
+            placed(part.log_density for part in parts),
+        )
 
     def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return quantiles for log u and log(1 - u), (..., B, n)."""
@@ -151,10 +189,18 @@ class LatticeMixtures(Univariates):
         outside = (u < below[:, :1]) | (rest < above[:, -1:])
         if bool(outside.any()):
             total = masses.total.double()[:, None]
-            levels = (level.T[..., None] for level in (u + total, rest + total))
-            far = self.smooth.quantile(*levels)[..., 0].T.double()
-            far = torch.where(u < rest, far.clamp(max=ends[0]), far.clamp(min=ends[-1]))
-            x = torch.where(outside, far, x)
+            row, level = outside.nonzero(as_tuple=True)
+            far = torch.cat(
+                [
+                    self.smooth.take(0, rows).quantile(
+                        (u + total)[rows, levels, None], (rest + total)[rows, levels, None]
+                    )[:, 0]
+                    for rows, levels in self._in_parts(row, level)
+                ]
+            ).to(x)
+            low_side = u[row, level] < rest[row, level]
+            far = torch.where(low_side, far.clamp(max=ends[0]), far.clamp(min=ends[-1]))
+            x = x.index_put((row, level), far)
         return columns_last(x.T[None], shape)
 
     @torch.no_grad()
@@ -172,6 +218,11 @@ class LatticeMixtures(Univariates):
     def take(self, place: int, rows: Tensor) -> "LatticeMixtures":
         """Return the distributions of one column, by its place, given some rows of evidence."""
         return LatticeMixtures(self.smooth.take(place, rows), self.table)
+
+    def _in_parts(self, row: Tensor, level: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Split points, by row and level, into parts that are held at once."""
+        size = max(1, _AT_ONCE // (8 * self.smooth.centre.shape[-1]))
+        return zip(row.split(size), level.split(size), strict=True)
 
     def _place(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the cells that hold x, and the shares of them up to x."""

@@ -9,6 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from marginals.cells import Evidence
 from marginals.columns import (
     Categorical,
     Column,
@@ -133,10 +134,10 @@ class Imputation:
 
     def summarised(self, method: Method) -> Any:
         """Fill each missing cell with a summary of its conditional given the row's other cells."""
-        found: dict[int, list[Any]] = {i: [] for i in self.places}
-        for place, column, _, parts in self.conditionals():
-            found[place].append(_summary(parts, self.schema, column, method))
-        return self._completed({i: np.concatenate(parts) for i, parts in found.items()})
+        found: dict[int, list[tuple[Any, Any]]] = {i: [] for i in self.places}
+        for place, column, rows, parts in self.conditionals():
+            found[place].append((rows, _summary(parts, self.schema, column, method)))
+        return self._completed({i: _in_order(parts) for i, parts in found.items()})
 
     def drawn(self, draws: int, generator: torch.Generator) -> list[Any]:
         """Fill all missing cells of a row by joint draws: a table for each draw."""
@@ -162,24 +163,27 @@ class Imputation:
         """Return row, column and central interval of each missing cell, one per line."""
         index = as_frame(self.x, self.schema.names).index
         parts = [
-            pd.DataFrame({"row": index[rows], "column": name, "lower": low, "upper": high})
-            for _, name, rows, low, high in self._ends(level)
+            pd.DataFrame(
+                {"row": index[rows], "column": name, "lower": low, "upper": high},
+                index=pd.MultiIndex.from_product([[place], rows]),
+            )
+            for place, name, rows, low, high in self._ends(level)
         ]
         blank = pd.DataFrame(columns=["row", "column", "lower", "upper"])
-        return pd.concat(parts, ignore_index=True) if parts else blank
+        return pd.concat(parts).sort_index().reset_index(drop=True) if parts else blank
 
     def bounds(self, level: float) -> tuple[Any, Any]:
         """Return two tables, of lower and of upper ends; an observed cell is its own interval.
 
         Categories without an order have no interval: their cells stay missing.
         """
-        lower: dict[int, list[Any]] = {}
-        upper: dict[int, list[Any]] = {}
-        for place, _, _, low, high in self._ends(level):  # of each column in the order of the rows
-            lower.setdefault(place, []).append(low)
-            upper.setdefault(place, []).append(high)
+        lower: dict[int, list[tuple[Any, Any]]] = {}
+        upper: dict[int, list[tuple[Any, Any]]] = {}
+        for place, _, rows, low, high in self._ends(level):
+            lower.setdefault(place, []).append((rows, low))
+            upper.setdefault(place, []).append((rows, high))
         sides = [
-            self._completed({place: np.concatenate(ends) for place, ends in side.items()})
+            self._completed({place: _in_order(ends) for place, ends in side.items()})
             for side in (lower, upper)
         ]
         return sides[0], sides[1]
@@ -193,20 +197,26 @@ class Imputation:
             yield place, column.name, rows, low, high
 
     def conditionals(self) -> Iterator[tuple[int, Column, Any, Univariates]]:
-        """Give place, column, rows and conditionals of missing cells: two passes for each batch."""
-        start = 0
-        for part in self.evidence.batches(self.density.rows_at_once(self.evidence)):
-            gaps = self.missing[start : start + len(part)]
-            held = [i for i in self.places if gaps[:, i].any()]
-            if held:
-                asked = [self.evidence.columns[i] for i in held]
-                with torch.no_grad(), answering():
-                    every = self.density.univariates(part, asked)
-                    for at, place in enumerate(held):
-                        rows = np.flatnonzero(gaps[:, place])
-                        own = every.take(at, torch.from_numpy(rows).to(part.lower.device))
-                        yield place, self.schema.columns[asked[at]], rows + start, own
-            start += len(part)
+        """Give place, column, rows and conditionals of missing cells, batch by batch."""
+        for group in _alike(self.density, self.evidence):
+            size = self.density.rows_at_once(self.evidence.rows(group))
+            for index in group.split(size):
+                yield from self._conditionals_of(index)
+
+    def _conditionals_of(self, index: Tensor) -> Iterator[tuple[int, Column, Any, Univariates]]:
+        """Give place, column, rows and conditionals of the missing cells of one batch of rows."""
+        number = index.cpu().numpy()
+        gaps = self.missing[number]
+        held = [i for i in self.places if gaps[:, i].any()]
+        if not held:
+            return
+        asked = [self.evidence.columns[i] for i in held]
+        with torch.no_grad(), answering():
+            every = self.density.univariates(self.evidence.rows(index), asked)
+            for at, place in enumerate(held):
+                rows = np.flatnonzero(gaps[:, place])
+                own = every.take(at, torch.from_numpy(rows).to(index.device))
+                yield place, self.schema.columns[asked[at]], number[rows], own
 
     def _completed(self, fills: dict[int, Any]) -> Any:
         """Return the table with the missing cells of some columns filled."""
@@ -216,6 +226,28 @@ class Imputation:
             name, column = frame.columns[place], self.schema.columns[self.evidence.columns[place]]
             frame[name] = _filled(frame[name], self.missing[:, place], values, column)
         return like(self.x, frame)
+
+
+def _alike(density: Density, evidence: Evidence) -> list[Tensor]:
+    """Return the rows in groups of similar cost: one group, unless one-sided cells cost more.
+
+    The first or last value of a bounded lattice is such a cell. In coupled columns it stands for
+    many points, and two of them for all their pairs; the row with the most points sets the cost of
+    its whole batch.
+    """
+    sided = (evidence.lower.isinf() ^ evidence.upper.isinf()).sum(1).clamp_max(2)
+    groups = [(sided == count).nonzero()[:, 0] for count in range(3)]
+    groups = [group for group in groups if len(group)]
+    cost = density.row_cost(evidence)
+    if all(density.row_cost(evidence.rows(group)) == cost for group in groups):
+        return [torch.arange(len(evidence), device=evidence.lower.device)]
+    return groups
+
+
+def _in_order(parts: list[tuple[Any, Any]]) -> Any:
+    """Return the values of all parts, each with the numbers of its rows, by rising row."""
+    rows = np.concatenate([rows for rows, _ in parts])
+    return np.concatenate([values for _, values in parts])[rows.argsort()]
 
 
 def check_level(level: float) -> None:
