@@ -188,6 +188,21 @@ def test_univariates_agree_with_values(column: int, given: dict[int, object]) ->
         assert_close(alone.logcdf(cuts[:, None, None]), found.logcdf(cuts[:, None, None]))
 
 
+@pytest.mark.parametrize("column", [0, 1])
+def test_tails_agree_with_logs_and_slopes_with_differences(column: int) -> None:
+    found = atom_model(2).univariates(Evidence.of({2: 0.2}), [column])
+    end = STEP * REACH
+    x = torch.tensor([-end - 3, -end - 0.1, -2.2, -0.3, 0.1, 1.1, 2.3, end + 0.1])[:, None, None]
+    with torch.no_grad():
+        below, above, slope = found.tails(x)
+        at = found.evaluate(x)
+        assert_close(below, at.log_cdf.exp())
+        assert_close(above, at.log_sf.exp())
+        step = 1e-5
+        rise = (found.cdf(x + step) - found.cdf(x - step)) / (2 * step)
+        assert_close(slope, rise, rtol=1e-4, atol=1e-7)
+
+
 @pytest.mark.parametrize("given", [{2: (0.0, 1.0)}, {2: (-0.3, 0.8), 3: 1}, {1: (0.1, 1.5)}])
 def test_columns_given_ranges_are_the_same_together_and_alone(given: dict[int, object]) -> None:
     model = atom_model(2)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from marginals import MDMA
+from marginals import MDMA, Continuous, Integer
 from marginals.queries.imputation import Imputation
 
 
@@ -156,6 +156,38 @@ def test_the_number_of_passes_depends_on_neither_draws_nor_patterns(
     model.impute(holes)
     model.impute_interval(holes)
     assert [name for name, _ in calls[1:]] == ["univariates"] * 2
+
+
+def test_rows_at_bounds_are_filled_apart_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    size = rng.normal(size=300)
+    counts = {n: np.maximum(0, np.round(3 * size + 4 + rng.normal(size=300))) for n in "ab"}
+    table = pd.DataFrame({**counts, "x": size})
+    kinds = {"a": Integer(lower=0), "b": Integer(lower=0), "x": Continuous()}
+    model = MDMA(
+        columns=kinds,
+        tensor="copula",
+        width=2,
+        rank=1,
+        max_steps=5,
+        progress=False,
+    ).fit(table)
+    holes = table.iloc[:60].assign(x=np.where(np.arange(60) % 3, np.nan, table["x"][:60]))
+    assert {0, 1, 2} <= set((holes[["a", "b"]] == 0).sum(axis=1))
+    passes = []
+    own = type(model.module_).univariates
+    monkeypatch.setattr(
+        type(model.module_), "univariates", lambda s, g, c: passes.append(len(g)) or own(s, g, c)
+    )
+    filled, lines = model.impute(holes), model.impute_interval(holes)
+    lower, _ = bounds(model, holes, 0.9)
+    assert len(passes) > 3
+    assert list(lines["row"]) == list(holes.index[holes["x"].isna()])
+    for row in holes.index[holes["x"].isna()]:
+        one = holes.loc[[row]]
+        assert filled.loc[row, "x"] == pytest.approx(model.impute(one).loc[row, "x"], abs=1e-5)
+        low = model.impute_interval(one, 0.9)["lower"].iloc[0]
+        assert lower.loc[row, "x"] == pytest.approx(low, abs=1e-5)
 
 
 @pytest.mark.parametrize(
