@@ -311,6 +311,11 @@ class AtomMixtures(Univariates):
         self.discrete = (True,)
 
     @property
+    def terms(self) -> int:
+        """How many terms are summed at each point: those of the smooth part."""
+        return self.smooth.terms
+
+    @property
     def atoms(self) -> tuple[tuple[float, ...], ...]:
         """The points of positive mass of each column that is not categorical."""
         return (self.points,)

@@ -76,6 +76,11 @@ class ScaledMixtures(Univariates):
         self.discrete = (False,) * len(self.columns)
         self._last: tuple[Tensor, Tensor] | None = None  # nodes and their values
 
+    @property
+    def terms(self) -> int:
+        """How many terms are summed at each point: components, times points of the evidence."""
+        return self.centre.shape[-1]
+
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
         cells, shape = columns_first(x, self.log_evidence.shape)  # (n, Q, B)

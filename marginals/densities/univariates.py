@@ -12,6 +12,10 @@ from marginals.leaves.learned_scale import FARTHEST_PLAIN, log_odds_and_slope
 from marginals.numerics import invert_monotone, log_shares, logsumexp, narrow_brackets
 from marginals.numerics.inversion import FEW_ELEMENTS, NOISE_OF_SUMS
 
+# Quantiles times terms of the mixture up to which many points are evaluated together: beyond, each
+# point costs more than a step of Newton's method saves.
+_FEW_TERMS = 1 << 18
+
 
 class Univariates(ABC):
     """The distributions p(x_j | evidence_b) of n columns j and B rows of evidence b.
@@ -56,6 +60,11 @@ class Univariates(ABC):
     @abstractmethod
     def take(self, place: int, rows: Tensor) -> "Univariates":
         """Return the distributions of one column, by its place, given some rows of evidence."""
+
+    @property
+    def terms(self) -> int:
+        """How many terms are summed at each point; by default one."""
+        return 1
 
     def logpdf(self, x: Tensor) -> Tensor:
         """Return the log density (the log mass of a category) at `x` (..., B, n)."""
@@ -130,6 +139,11 @@ class LeafMixtures(Univariates):
         """The points of positive mass of each column that is not categorical."""
         points = self.leaves.atoms
         return tuple(points.get(c, ()) for c in self.columns)
+
+    @property
+    def terms(self) -> int:
+        """How many terms are summed at each point: the components."""
+        return self.log_weights.shape[-1]
 
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
@@ -226,6 +240,11 @@ class UnivariateMixture(Univariates):
         every = zip(*(member.atoms for member in self.members), strict=True)
         return tuple(tuple(sorted(set().union(*points))) for points in every)
 
+    @property
+    def terms(self) -> int:
+        """How many terms are summed at each point: those of all members."""
+        return sum(member.terms for member in self.members)
+
     def evaluate(self, x: Tensor) -> LeafEvaluation:
         """Return log CDF, log survival function and log density at `x`, each (..., B, n)."""
         parts = [member.evaluate(x) for member in self.members]
@@ -310,7 +329,7 @@ def mixture_quantile(
             many quantiles. For a few, points of a wide bracket are evaluated together instead.
     """
     shape = torch.broadcast_shapes(log_u.shape, mixture.log_evidence.shape)
-    few = shape.numel() <= FEW_ELEMENTS
+    few = shape.numel() <= FEW_ELEMENTS and shape.numel() * mixture.terms <= _FEW_TERMS
     low, high = mixture.bracket(log_u, log_1mu) if few else extremes()
     # A column with atoms has no codes, though it counts as discrete.
     flags = [d and not own for d, own in zip(mixture.discrete, mixture.atoms, strict=True)]
