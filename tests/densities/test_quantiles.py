@@ -26,6 +26,18 @@ def test_a_table_changes_nothing(kind: str) -> None:
     torch.testing.assert_close(found, direct, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.parametrize("kind", ["ht", "copula", "mixture"])
+def test_few_quantiles_are_the_same_by_either_way(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    margins = Mixture([model(kind), model("copula")]).univariates(None, (0, 1))
+    assert margins.terms >= 24
+    u = torch.tensor([1e-6, 0.05, 0.5, 0.95, 1 - 1e-6])[:, None, None]
+    bracketed = margins.ppf(u)
+    monkeypatch.setattr("marginals.densities.univariates._FEW_TERMS", 0)
+    torch.testing.assert_close(margins.ppf(u), bracketed, rtol=1e-9, atol=1e-10)
+
+
 def test_levels_that_are_all_equal_or_far_out() -> None:
     margins = model("ht").univariates(None, (0, 1))
     t = torch.tensor([0.3, 40.0]).expand(2000, 2)
