@@ -156,6 +156,8 @@ def _ours(
 
     def crps(frame: pd.DataFrame, column: int) -> float:
         name = frame.columns[column]
+        if len(frame) == 1:  # a score needs two rows
+            frame = pd.concat([frame, frame])
         found = model.score_conditional(frame, columns=[name], rows=len(frame))
         return float(found.columns.loc[name, "crps"] * (frame[name].std(ddof=0) or 1.0))
 
