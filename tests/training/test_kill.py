@@ -41,16 +41,20 @@ def run(name, **options):
     container.write(f"{folder}/{name}", model.state_dict(), header, "outcome")
 
 def child(name, **options):
+    # A signal between the fork and the try would escape from both: it waits until the try.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             run(name, **options)
             code = 0
         except KeyboardInterrupt:
             code = 2
         finally:
             os._exit(code)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     return pid
 
 def kill_until_done(way, longest):
