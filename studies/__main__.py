@@ -13,6 +13,7 @@ from studies.harness import results as files
 from studies.harness.available import check_choice
 from studies.harness.config import Config, Size, load
 from studies.harness.machine import command_of
+from studies.harness.parallel import cores, run_lines
 from studies.harness.run import run as run_study
 from studies.harness.study import MODULES, find
 
@@ -92,6 +93,22 @@ def merge(
 ) -> None:
     """Add result files of other seeds or parts to the newest one of their size."""
     print(files.merge(paths, output))
+
+
+@app.command()
+def parallel(
+    file: Annotated[Path, typer.Argument(help="Each line the arguments of a run; # is a comment.")],
+    output: Annotated[Path, typer.Option(help="Folder for a folder of each run.")],
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time; default the cores.")] = None,
+    seconds: Annotated[float, typer.Option(help="End all runs after this.")] = 1e9,
+) -> None:
+    """Run several studies at once; `merge` puts their result files together."""
+    lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
+    codes = run_lines(lines, output, jobs or cores(), seconds)
+    for number, (code, line) in enumerate(zip(codes, lines, strict=True)):
+        print(f"{number}: {'done' if code == 0 else f'failed ({code})'}: {line}")
+    if any(codes):
+        raise SystemExit(1)
 
 
 @app.command()

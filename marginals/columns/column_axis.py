@@ -9,7 +9,7 @@ from marginals.columns.axis import Axis, CodeAxis
 from marginals.columns.cell_reading import Floats, number_of
 from marginals.columns.dtypes import family, unit
 from marginals.columns.glued_axis import GluedAxis
-from marginals.columns.kinds import Categorical, Discrete, Integer, Kind
+from marginals.columns.kinds import Categorical, Discrete, Integer
 from marginals.columns.lattice_axis import LatticeAxis, softness
 from marginals.columns.normal_scores import fit_normal_scores
 from marginals.columns.schema import Column
@@ -60,13 +60,14 @@ def standardised(column: Column, values: Floats) -> Column:
         values = bare.bent(values[inside & ~np.isin(values, bare.points)])
     elif isinstance(bare, LatticeAxis):
         observed = values = values[~bare.at_atom(values)]
-        column = replace(column, soft=softness(bare, values))
+        if not column.line:
+            column = replace(column, soft=softness(bare, values))
         values = replace(bare, column=replace(bare.column, soft=column.soft)).point(values)
     values = values[np.isfinite(values)]
     location, scale = _moments(values)
     if isinstance(bare, LatticeAxis) and abs(location) > _FAR:
         location = 0.0  # the reference, near which neighbours keep their distance
-    column = replace(column, location=location, scale=scale, knot=_knot(column.kind, values))
+    column = replace(column, location=location, scale=scale, knot=_knot(column, values))
     if family(column.dtype) == "number":
         scores = fit_normal_scores((values - location) / scale)
         scored = replace(column, scores=scores)
@@ -79,10 +80,11 @@ def standardised(column: Column, values: Floats) -> Column:
     return with_atoms(column.axis) if isinstance(column.axis, SmoothAxis) else column
 
 
-def _knot(kind: Kind, bent: Floats) -> float | None:
+def _knot(column: Column, bent: Floats) -> float | None:
     """Return the largest log distance of transformed values from their bound, if it is the only."""
+    kind = column.kind
     assert not isinstance(kind, Categorical)
-    if not len(bent) or (kind.lower is None) == (kind.upper is None):
+    if column.line or not len(bent) or (kind.lower is None) == (kind.upper is None):
         return None
     return float(bent.max() if kind.upper is None else -bent.min())
 

@@ -24,6 +24,7 @@ from marginals.columns.rounding import Rounding
 from marginals.columns.schema import Column, Name, Schema
 from marginals.columns.table_coercion import as_frame, check_names, column_of, row_of, upper_columns
 from marginals.columns.table_relations import about, table_orders, table_relations
+from marginals.columns.table_scales import with_lines
 
 __all__ = ["infer"]
 
@@ -79,6 +80,8 @@ def infer(
             _column(name, column_of(frame, i), kinds.get(name), high.get(i), guess, unknown)
             for i, name in enumerate(names)
         ]
+        if guess:
+            columns = with_lines(columns, frame, high)
         related = bool(guess) and len(columns) > 1
         relations = table_relations(frame, columns) if related else []
         if related and upper is None:

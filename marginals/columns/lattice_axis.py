@@ -17,6 +17,11 @@ from marginals.columns.dtypes import float_type
 from marginals.columns.kinds import Integer
 from marginals.columns.open_tail import bend_tail, log_bend, unbend_tail
 from marginals.columns.schema import Column
+from marginals.columns.straight_scale import (
+    log_straight_slope,
+    straight_between,
+    unstraight_from,
+)
 from marginals.columns.value_grid import rational
 
 __all__ = ["LatticeAxis", "softness"]
@@ -55,7 +60,7 @@ class LatticeAxis(Axis):
     ends of the first and the last cell, relative to those of the middle of cell 0. With s =
     `Column.soft` steps, asinh(a / s) stands for log(a): a logarithm from s steps on, and a line
     next to the bound. Beyond the data, the open side of a column with one bound follows
-    `open_tail`.
+    `open_tail`. With `Column.line`, `straight_scale` replaces all of this.
 
     Args:
         column: the column.
@@ -145,6 +150,11 @@ class LatticeAxis(Axis):
         if not self.points:
             return np.zeros(len(numbers), dtype=bool)
         return np.isin(np.rint(self._steps(numbers)), self._steps(np.array(self.points)))
+
+    def distance(self, numbers: Floats) -> Floats:
+        """Return how many steps values are from the outer end of the cell at the only bound."""
+        k = np.rint(self._steps(numbers)) + 0.5
+        return k - self.first if math.isinf(self.last) else self.last + 1 - k
 
     @cached_property
     def atom_points(self) -> tuple[float, ...]:
@@ -287,15 +297,21 @@ class LatticeAxis(Axis):
             return end - 0.5
         rising = self._far(end - 0.5, end - self.first, 0.5 - self.first)
         if math.isinf(self.last):
-            return bend_tail(rising, self.column.knot)
+            return self._tail(rising)
         falling = self._far(0.5 - end, (self.last - end) + 1, self.last + 0.5)
         if math.isinf(self.first):
-            return -bend_tail(falling, self.column.knot)
+            return -self._tail(falling)
         return rising - falling
+
+    def _tail(self, far: Floats) -> Floats:
+        """Return the scale of `_far` beyond the data, for a column with one bound."""
+        return far if self.column.line else bend_tail(far, self.column.knot)
 
     def _far(self, step: Floats, whole: Floats, reach: float) -> Floats:
         """Return how far from a bound whole = reach + step is, relative to reach."""
-        soft = self.column.soft
+        soft, line = self.column.soft, self.column.line
+        if line:
+            return straight_between(step, whole, reach, line)
         if not soft:
             return _log_ratio(step, whole, reach)
         return np.arcsinh(whole / soft) - math.asinh(reach / soft)
@@ -305,7 +321,10 @@ class LatticeAxis(Axis):
         if math.isinf(self.first) and math.isinf(self.last):
             return np.ones_like(end)
         above, below = end - self.first, (self.last - end) + 1
-        soft = self.column.soft
+        soft, line = self.column.soft, self.column.line
+        if line:
+            away = above if math.isinf(self.last) else below
+            return np.exp(log_straight_slope(away, line))
         rise, fall = (1 / np.hypot(part, soft) if soft else 1 / part for part in (above, below))
         if math.isinf(self.last):
             rising = self._far(end - 0.5, above, 0.5 - self.first)
@@ -320,9 +339,9 @@ class LatticeAxis(Axis):
         if math.isinf(below) and math.isinf(above):
             return bent + 0.5
         if math.isinf(above):
-            return self._near(unbend_tail(bent, self.column.knot), below) + 0.5
+            return self._near(self._untail(bent), below) + 0.5
         if math.isinf(below):
-            return 0.5 - self._near(unbend_tail(-bent, self.column.knot), above)
+            return 0.5 - self._near(self._untail(-bent), above)
         soft = self.column.soft
         if soft:
             # asinh(a / s) - asinh(b / s) = y with a + b = l gives
@@ -338,9 +357,14 @@ class LatticeAxis(Axis):
         rising = below * rise * (above / (above * small + below))
         return np.where(bent < 0, falling, rising) + 0.5
 
+    def _untail(self, tail: Floats) -> Floats:
+        return tail if self.column.line else unbend_tail(tail, self.column.knot)
+
     def _near(self, far: Floats, reach: float) -> Floats:
         """Return the step of `_far`."""
-        soft = self.column.soft
+        soft, line = self.column.soft, self.column.line
+        if line:
+            return unstraight_from(far, reach, line)
         if not soft:
             return reach * np.expm1(far)
         return soft * np.sinh(far + math.asinh(reach / soft)) - reach

@@ -13,12 +13,12 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["NormalScores", "fit_normal_scores"]
+__all__ = ["LEAST_ROWS", "NormalScores", "fit_normal_scores"]
 
 Floats = npt.NDArray[np.float64]
 
 # Rows from which on quantiles are known well enough.
-_LEAST_ROWS = 5000
+LEAST_ROWS = 5000
 # Intervals of equal probability; towards each end, further knots halve what is beyond, down to so
 # many rows.
 _INTERVALS, _LEAST_BEYOND = 32, 30
@@ -114,7 +114,7 @@ class NormalScores:
 def fit_normal_scores(values: Floats) -> NormalScores | None:
     """Return the normal scores of finite values; None if they are few, or few are distinct."""
     count = len(values)
-    if count < _LEAST_ROWS:
+    if count < LEAST_ROWS:
         return None
     levels = list(np.arange(1, _INTERVALS) / _INTERVALS)
     beyond = 0.5 / _INTERVALS

@@ -47,6 +47,8 @@ class Column:
         knot: for a column with one bound, the logarithm of the largest distance from it in the
             data; see `open_tail`.
         soft: for a lattice, the steps from its bounds at which its scale becomes logarithmic.
+        line: for a column with one bound, the length of its scale if that is a line but for values
+            next to the bound, in steps for a lattice; 0 for a logarithm. See `straight_scale`.
         scores: for a continuous or finely rounded column with many rows, the map to its normal
             scores.
         rounding: for a column modelled as smooth although its values repeat, lie on a grid or have
@@ -72,6 +74,7 @@ class Column:
     atoms: tuple[float, ...] = ()
     knot: float | None = None
     soft: float = 0.0
+    line: float = 0.0
     scores: NormalScores | None = None
     rounding: Rounding | None = None
     alone: bool = False
@@ -339,7 +342,8 @@ def _kind_from_dict(stored: Mapping[str, Any]) -> Kind:
 def _check_stored(column: Column) -> None:
     """Refuse a stored column that would fail only later, and silently."""
     knot = 0.0 if column.knot is None else column.knot
-    numbers = (column.location, column.scale, column.offset, column.soft, knot, *column.atoms)
+    scales = (column.location, column.scale, column.offset, column.soft, column.line, knot)
+    numbers = (*scales, *column.atoms)
     whole = (column.reference, column.grain)
     texts = (column.dtype, column.reason, *column.notes)
     sound = (
@@ -352,7 +356,7 @@ def _check_stored(column: Column) -> None:
         and len(column.atoms) == len(getattr(column.kind, "atoms", ()))
         and column.listed != ()
     )
-    if not (sound and column.scale > 0 and column.grain > 0):
+    if not (sound and column.scale > 0 and column.grain > 0 and column.line >= 0):
         raise ValueError(f"column {column.name!r} is {column}")
     if not column.dtype.startswith("category["):
         parse(base(column.dtype))  # raises TypeError for what is no dtype

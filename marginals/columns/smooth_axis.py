@@ -12,6 +12,7 @@ from marginals.columns.dtypes import UNITS, family, float_type, unit
 from marginals.columns.kinds import Continuous
 from marginals.columns.open_tail import bend_tail, log_bend, unbend_tail
 from marginals.columns.schema import Column
+from marginals.columns.straight_scale import log_straight_slope, straight, unstraight
 
 __all__ = ["SmoothAxis", "with_atoms"]
 
@@ -25,8 +26,9 @@ _BEYOND = 1e6
 class SmoothAxis(Axis):
     r"""Numbers between bounds: x without any, log(x - lower), -log(upper - x), or the logit.
 
-    Beyond the data, the open side of a column with one bound follows `open_tail`. Of a column with
-    many rows, the scale is that of its normal scores.
+    Beyond the data, the open side of a column with one bound follows `open_tail`. With
+    `Column.line`, `straight_scale` replaces the logarithm. Of a column with many rows, the scale is
+    that of its normal scores.
 
     Args:
         column: the column.
@@ -51,7 +53,7 @@ class SmoothAxis(Axis):
 
     def has_mass(self, numbers: Floats) -> Flags:
         """Say which values are atoms."""
-        return np.isin(numbers, self.points)
+        return self.at_atom(numbers)
 
     def exact(self, numbers: Floats) -> ExactCells:
         """Return the cells of values: points, with the slope of the transform, or atoms."""
@@ -125,8 +127,14 @@ class SmoothAxis(Axis):
             return _log_gap(self.lower, numbers) - _log_gap(numbers, self.upper)
         if not low and not high:
             return numbers
-        tail = bend_tail(self._log_distance(numbers), self.column.knot)
+        tail = self._tail(numbers)
         return tail if low else -tail
+
+    def _tail(self, numbers: Floats) -> Floats:
+        """Return the scale of distances from the only bound."""
+        if self.column.line:
+            return straight(self.distance(numbers), self.column.line)
+        return bend_tail(self._log_distance(numbers), self.column.knot)
 
     def _unbent(self, bent: Floats) -> Floats:
         low, high = not math.isinf(self.lower), not math.isinf(self.upper)
@@ -136,8 +144,21 @@ class SmoothAxis(Axis):
             return np.where(bent < 0, self.lower + inside, self.upper - inside)
         if not low and not high:
             return bent
-        distance: Any = np.exp(unbend_tail(bent if low else -bent, self.column.knot))
+        tail = bent if low else -bent
+        if self.column.line:
+            distance: Any = unstraight(tail, self.column.line)
+        else:
+            distance = np.exp(unbend_tail(tail, self.column.knot))
         return self.lower + distance if low else self.upper - distance
+
+    def at_atom(self, numbers: Floats) -> Flags:
+        """Say which values are atoms."""
+        return np.isin(numbers, self.points)
+
+    def distance(self, numbers: Floats) -> Floats:
+        """Return the distance from the only bound, at most the largest float."""
+        gap = numbers - self.lower if math.isinf(self.upper) else self.upper - numbers
+        return np.minimum(gap, np.finfo(np.float64).max)
 
     def _log_distance(self, numbers: Floats) -> Floats:
         """Return the log distance from the only bound."""
@@ -150,6 +171,8 @@ class SmoothAxis(Axis):
         slope = slope + self.log_score_slope(self.bent(numbers))
         if family(self.column.dtype) != "number":
             slope = slope + math.log(UNITS[unit(self.column.dtype)] / self.column.grain)
+        if self.column.line:
+            return slope + log_straight_slope(self.distance(numbers), self.column.line)
         low, high = not math.isinf(self.lower), not math.isinf(self.upper)
         slope = slope - _log_gap(self.lower, numbers) if low else slope
         slope = slope - _log_gap(numbers, self.upper) if high else slope

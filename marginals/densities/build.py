@@ -38,7 +38,7 @@ _MOST_FLOOR = 0.5
 # A column with atoms is coupled if at least this share of its values is at none.
 _LEAST_SMOOTH = 0.02
 # Share of the rows from which on ranges that hold an atom make steps too slow.
-_MOST_TWICE = 0.5
+_MOST_TWICE = 0.95
 # The least unique variance of a lattice column: smaller ones are lost in the digits of float32.
 _LEAST_UNIQUE = 1e-9
 _LEVELS = torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)  # where steps are measured

@@ -20,6 +20,9 @@ _MOST_AT = 0.95
 # Rows at atoms lack these columns, and each pattern of lacking ones costs as much as a batch.
 _MOST_PATTERNS = 8
 _LOOKED_AT = 4096
+# A lattice whose atoms would make too many patterns is coupled without them, unless they have more
+# than this share of the rows.
+_PLAIN_SHARE = 0.3
 # Share of rows with several open cells from which on held-out rows take longer to score than a tree
 # takes to learn: the value of such a row is a box of each component.
 _MOST_BOXES = 0.05
@@ -29,7 +32,7 @@ def copula_options(data: Evidence, options: Mapping[str, Any]) -> dict[str, Any]
     """Return the options of `marginals.build` for copula members, with the columns to couple.
 
     Trees take every atom. Copula members leave out rare atoms of lattices, and couple columns with
-    atoms only if there are few patterns of rows at them.
+    atoms only if there are few patterns of rows at them, or without their atoms if these are few.
     """
     lattices = options.get("lattices") or {}
     cells = data.rows(slice(_LOOKED_AT))
@@ -49,12 +52,16 @@ def copula_options(data: Evidence, options: Mapping[str, Any]) -> dict[str, Any]
         and (c in lattices or len(atoms[c]) <= _MOST_ATOMS)
         and (len(atoms[c]) <= _MOST_ATOMS or share[c] <= _MOST_AT)
     ]
-    heavy.sort(key=lambda c: -share[c])
+    # A column with several atoms is nearer to a list of values: it comes last.
+    heavy.sort(key=lambda c: (len(atoms[c]) > _MOST_ATOMS, -share[c]))
     kept: list[int] = []
     for column in heavy:
         together = torch.stack([at[c] for c in (*kept, column)], 1)
         if len(torch.unique(together, dim=0)) <= _MOST_PATTERNS:
             kept.append(column)
+        elif column in lattices and share[column] <= _PLAIN_SHARE:
+            plain.append(column)
+            del atoms[column]
     rare = _rare_atoms(cells, options["atoms"], [c for c in plain if c in lattices], at, kept)
     return {**options, "atoms": {**atoms, **rare}, "coupled": tuple(sorted([*plain, *kept]))}
 

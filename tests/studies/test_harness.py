@@ -15,6 +15,7 @@ import studies.__main__ as command
 from studies import files
 from studies.harness import config, machine, page, results, study
 from studies.harness.available import Unavailable
+from studies.harness.parallel import cores, run_lines
 from studies.harness.study import Context, Settings, Study, find
 from studies.harness.text import best_bold
 from tests.studies.conftest import call, refused, works
@@ -148,6 +149,16 @@ def test_runs_of_several_seeds_are_merged(nothing: Path, tmp_path: Path) -> None
     works("run", "nothing", "--set", "rate=2", "--output", tmp_path / "other")
     other = next((tmp_path / "other").glob("*.json"))
     assert "'rate' was 1.0; got 2.0" in refused("merge", other, "--output", nothing)
+
+
+def test_runs_at_once_have_folders_of_their_own(tmp_path: Path) -> None:
+    lines = ["list", "no-such-study"]
+    codes = run_lines(lines, tmp_path, jobs=2, seconds=120)
+    assert all(codes)  # `list` has no folder for results
+    assert "no-such-study" in (tmp_path / "1" / "log.txt").read_text()
+    assert run_lines(["list"], tmp_path / "late", jobs=1, seconds=0) == [1]
+    assert "out of time" in (tmp_path / "late" / "0" / "log.txt").read_text()
+    assert cores() >= 1
 
 
 def test_runs_may_differ_in_the_settings_of_models_that_one_lacks() -> None:
