@@ -118,8 +118,9 @@ heat = scale("new", temperature)
 exact = np.exp(-((48 / heat) ** SHAPE)).mean() / np.exp(-((24 / heat) ** SHAPE)).mean()
 print(f"model {another:.2f}, truth {exact:.2f}")
 
-# %% [markdown] A pump with a dead sensor broke after ten months. How hot did it run? The model
-# answers in either direction, and an early failure points to heat.
+# %% [markdown]
+# A pump with a dead sensor broke after ten months. How hot did it run? The model answers in either
+# direction, and an early failure points to heat.
 
 # %%
 usual = model.mean("temperature", given={"design": "new"})

@@ -92,8 +92,9 @@ def skill(rows: pd.DataFrame) -> float:
 real_skill, own_skill, lost_skill = skill(fitted), skill(synthetic), skill(shuffled)
 print(f"R²: real {real_skill:.2f}, synthetic {own_skill:.2f}, shuffled {lost_skill:.2f}")
 
-# %% [markdown] A low AUC and no copies do not prove privacy: the report finds rows that are too
-# close to real ones, but it cannot show that the rows reveal nothing about a patient.
+# %% [markdown]
+# A low AUC and no copies do not prove privacy: the report finds rows that are too close to real
+# ones, but it cannot show that the rows reveal nothing about a patient.
 #
 # ## The picture
 #
