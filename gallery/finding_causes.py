@@ -68,10 +68,10 @@ print(f"rain and delay given traffic: p = {through.pvalue:.2f}")
 # %% [markdown]
 # ## The graph
 #
-# PC repeats this for all pairs. Some directions follow from independences alone: traffic and
-# distance are independent, but dependent given the delay, so both must point *at* it. The
-# direction between rain and traffic does not follow, so the result leaves it open. We know that
-# weather comes before traffic, and add this background knowledge as tiers.
+# PC repeats such tests for all pairs. Some directions follow from independences alone: traffic and
+# distance are independent, but dependent given the delay, so both must point *at* it. The direction
+# between rain and traffic does not follow, so the result leaves it open. We know that weather comes
+# before traffic, and add this background knowledge as tiers.
 
 # %%
 blind = causal_graph(model, alpha=0.01)
@@ -89,8 +89,8 @@ print(f"edges that differ from the truth: {shd(informed, truth)}")
 #
 # How much later is a delivery if traffic rises by one unit *by itself*? The graph shows what to
 # hold fixed: rain causes traffic, so compare deliveries with the same rain and distance (the
-# back-door adjustment). A model of the joint distribution does the averaging: the mean delay at
-# each row's own rain and distance, with the traffic that we set.
+# back-door adjustment). The joint model does the averaging: the mean delay at each row's own rain
+# and distance, with the traffic that we set.
 #
 # Tips, by contrast, must *not* be held fixed. They are an effect of the delay, and conditioning on
 # an effect hides the cause.

@@ -78,8 +78,8 @@ shortcut = MDMA(**settings).fit(lower[~runs & ~silent])
 # %% [markdown]
 # ## Answers
 #
-# Survival is one query, `P(lifetime > t | evidence)`. The evidence may omit the temperature, give
-# it exactly, or as a range.
+# Survival is one query, `P(lifetime > t | evidence)`. The evidence may omit the temperature, or
+# state it exactly or as a range.
 
 # %%
 months = np.arange(6, 61, 6)
@@ -119,8 +119,8 @@ exact = np.exp(-((48 / heat) ** SHAPE)).mean() / np.exp(-((24 / heat) ** SHAPE))
 print(f"model {another:.2f}, truth {exact:.2f}")
 
 # %% [markdown]
-# And how hot did a pump run that broke after ten months with a dead sensor? The model answers
-# backwards as easily as forwards. An early failure points to heat.
+# A pump with a dead sensor broke after ten months. How hot did it run? The model answers in either
+# direction, and an early failure points to heat.
 
 # %%
 usual = model.mean("temperature", given={"design": "new"})

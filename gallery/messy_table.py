@@ -61,7 +61,8 @@ cars.head()
 # %% [markdown]
 # ## First look
 #
-# Count the gaps and the complete rows. Dropping all others would discard a third of the table.
+# Count the gaps and the complete rows. Keeping only complete rows would discard a third of the
+# table.
 
 # %%
 gaps = cars.isna().mean()
@@ -73,7 +74,7 @@ print(f"complete rows: {complete:.0%}")
 # ## Fit
 #
 # One call fits the table, with gaps, dates and text unchanged. A single model with few steps keeps
-# this page quick; `MDMA()` without settings takes about 15 seconds and chooses by itself.
+# this page quick; `MDMA()` without settings takes about 15 seconds and chooses the models itself.
 #
 # Read the schema before any answer. It shows the kind of each column and the reason for it: prices
 # in steps of 10, kilometres in steps of 100, and an atom for a repair bill of 0. If something is
@@ -86,8 +87,8 @@ print(model.schema_)
 # %% [markdown]
 # ## Query
 #
-# Evidence may be exact, a range or a set, and columns that are not mentioned are averaged over. A
-# query may also be a string.
+# Evidence may be exact, a range or a set, and all other columns are marginalised. A query may also
+# be a string.
 
 # %%
 known = {"registered": TODAY - pd.Timedelta(4 * 365.25, "D"), "fuel": "diesel"}
@@ -109,7 +110,7 @@ print(model.query("P(repairs = 0 | fuel = petrol, km > 150000)"))
 # %% [markdown]
 # ## Were the answers right?
 #
-# Counting draws from the true process answers the same questions.
+# Count draws from the true process to answer the same questions.
 
 # %%
 same = listings(400_000, seed=2, age=4, fuel="diesel")

@@ -13,8 +13,8 @@
 # %% [markdown]
 # # A model in SQL
 #
-# Analysts work in databases, and a fitted model can join them there: `register` adds it to a DuckDB
-# connection as functions of rows, and probabilities, quantiles, filled gaps and draws become part
+# Analysts work in databases, and a fitted model can work there too: `register` adds it to a DuckDB
+# connection as functions of rows. Probabilities, quantiles, filled gaps and draws then become part
 # of ordinary statements. The table is scikit-learn's wine data with one measurement in eight
 # missing.
 

@@ -18,8 +18,8 @@
 # price?
 #
 # The margins alone cannot answer that. What matters is how often the counties are hit *together*,
-# which the copula describes. We learn the copula from ten years of stormy days and take the margins
-# from elsewhere: here a family whose tail reaches beyond the largest loss on record.
+# which the copula describes. We learn the copula from ten years of stormy days and choose the
+# margins separately: here a family whose tail reaches beyond the largest loss on record.
 
 # %%
 import matplotlib.pyplot as plt
@@ -64,11 +64,11 @@ print(f"Kendall's tau: model {tau:.3f}, truth {true_tau:.3f}")
 # %% [markdown]
 # ## Tails, at a threshold
 #
-# Given that the coast has one of its worst days in twenty, how likely is the same inland?
-# Under independence, 5 %. A tail coefficient always belongs to a threshold: report both, and do
-# not extrapolate beyond the data. The limit for ever rarer days is 0 in every model of this
-# library, but not for a t copula. At one day in a thousand, with two or three such days on record,
-# neither the model nor the data can tell.
+# Given that the coast has one of its worst days in twenty, how likely is the same inland? Under
+# independence, 5 %. A tail coefficient always belongs to a threshold: report both, and do not
+# extrapolate beyond the data. The limit for ever rarer days is 0 in every model of this library,
+# but not for a t copula. At one day in a thousand, with two or three such days on record, neither
+# the model nor the data can say.
 
 # %%
 truth = storms(2_000_000, seed=2)

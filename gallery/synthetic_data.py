@@ -94,7 +94,7 @@ print(f"R²: real {real_skill:.2f}, synthetic {own_skill:.2f}, shuffled {lost_sk
 
 # %% [markdown]
 # A low AUC and no copies do not prove privacy: the report finds rows that are too close to real
-# ones, but it cannot show that nothing about a patient can be learnt.
+# ones, but it cannot show that the rows reveal nothing about a patient.
 #
 # ## The picture
 #
