@@ -1,7 +1,7 @@
 """Level and power of tests of conditional independence."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,6 +116,32 @@ def measure(settings: Settings, seed: int, context: Context, job: Record) -> Rec
 
 # Tables -----------------------------------------------------------------------------------------
 
+
+def pooled(records: Records) -> list[Record]:
+    """Return one record for the repetitions of all seeds: means, weighted by repetitions."""
+    groups: dict[tuple[Any, ...], list[Record]] = {}
+    for record in records:
+        key = tuple(record[name] for name in ("kind", "n", "mechanism", "method"))
+        groups.setdefault(key, []).append(record)
+    return [_pool(group) for group in groups.values()]
+
+
+def _pool(group: Sequence[Record]) -> Record:
+    counts = [record["repetitions"] for record in group]
+
+    def mean(values: Sequence[float]) -> float:
+        return float(np.average(values, weights=counts))
+
+    rejected = {
+        name: {level: mean([r["rejected"][name][level] for r in group]) for level in shares}
+        for name, shares in group[0]["rejected"].items()
+        if all(name in r["rejected"] for r in group)
+    }
+    seconds = mean([record["cpu_seconds"] for record in group])
+    whole = {"repetitions": sum(counts), "cpu_seconds": seconds, "rejected": rejected}
+    return {**group[0], **whole}
+
+
 BAND = (0.03, 0.07)
 DEFAULT = "marginals"
 STYLES = {
@@ -160,12 +186,14 @@ def _levels(records: Records) -> list[Record]:
 
 def facts(records: Records) -> dict[str, str]:
     """Return how many levels of ours lie within the band."""
+    records = pooled(records)
     count = sum(len(_judged(r)) for r in _levels(records))
     return {"levels": f"{count - len(outside(records))} of {count}"}
 
 
 def tables(records: Records, paper: Paper) -> str:
     """Return how many levels of ours are right, then levels and powers by number of rows."""
+    records = pooled(records)
     count, wrong = sum(len(_judged(r)) for r in _levels(records)), outside(records)
     head = f"Of {count} levels of ours {count - len(wrong)} lie within {BAND[0]} and {BAND[1]}."
     parts = ["## Summary", head + (" Outside:" if wrong else "")]
@@ -194,6 +222,7 @@ def tables(records: Records, paper: Paper) -> str:
 
 def figures(records: Records, arrays: Arrays) -> dict[str, Any]:
     """Draw the level by mechanism and number of rows, and the power by mechanism."""
+    records = pooled(records)
     alternatives = [k for k in dict.fromkeys(r["kind"] for r in records) if k != "null"]
     figure, axes = panels(9.5, 3.4, 1 + len(alternatives))
     _draw_levels(axes[0, 0], records)

@@ -219,7 +219,8 @@ def _default(x: Any, random_state: Any) -> MDMA:
         sizes = [k for k in _GAUSSIANS if k == 1 or len(data) >= _ROWS_EACH * k]
         options = {**schema.build_options, "seed": seed_of(random_state)}
         how: dict[str, Any] = {"tensor": "copula", "rank": joined - 1, "init": "em", "trim": _TRIM}
-        members = [build(data, width=k, **how, **options) for k in sizes]
+        device = next(model.module_.parameters()).device
+        members = [build(data, width=k, **how, **options).to(device) for k in sizes]
         model.module_ = Mixture([model.module_, *members])
     return model
 

@@ -37,11 +37,13 @@ def run_lines(lines: Sequence[str], folder: Path, jobs: int, seconds: float) -> 
             if left <= 0:
                 log.write("Not started: out of time.\n")
                 return 1
+            # Our estimators would take a GPU by default, whatever the study's device.
+            hidden = {} if "cuda" in line else {"CUDA_VISIBLE_DEVICES": ""}
             command = [sys.executable, "-m", "studies", *shlex.split(line), "--output", str(own)]
             try:
                 return subprocess.run(
                     command,
-                    env={**os.environ, **threads, **where},
+                    env={**os.environ, **threads, **where, **hidden},
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     timeout=left,

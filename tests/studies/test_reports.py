@@ -390,3 +390,15 @@ def test_tables_of_prediction_mark_the_best() -> None:
     start = "| airfoil | 30% | ours | **0.250** | **0.500** | 0.900 | 2.000 | 2.0 | 1 |"
     assert start in text
     assert "| airfoil | 30% | linear, normal errors | 0.500 | **0.500** |" in text
+
+
+def test_repetitions_of_several_seeds_are_one_level() -> None:
+    base = {"kind": "null", "n": 300, "mechanism": "linear", "method": "marginals"}
+    records = [
+        {**base, "seed": s, "repetitions": n, "cpu_seconds": 1.0, "rejected": {"marginals": share}}
+        for s, n, share in ((0, 100, {"0.05": 0.04}), (1, 300, {"0.05": 0.08}))
+    ]
+    (found,) = independence.pooled(records)
+    assert found["repetitions"] == 400
+    assert found["rejected"]["marginals"]["0.05"] == pytest.approx(0.07)
+    assert independence.facts(records) == {"levels": "1 of 1"}
