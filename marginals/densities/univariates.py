@@ -86,7 +86,8 @@ class Univariates(ABC):
         return self.evaluate(x).log_sf
 
     def ppf(self, u: Tensor) -> Tensor:
-        """Return the quantiles at `u` (..., B, n), 0 < u < 1."""
+        """Return the quantiles at `u` (..., B, n), 0 < u < 1, which may be on any device."""
+        u = u.to(self.log_evidence.device)
         if bool(((u <= 0) | (u >= 1) | u.isnan()).any()):
             raise ValueError(
                 f"Expected `u` to lie between 0 and 1; got {float(u.min())} to {float(u.max())}. "

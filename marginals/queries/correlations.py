@@ -210,7 +210,8 @@ def _points(margin: _Margin) -> Tensor:
         with quiet():
             return torch.from_numpy(margin.column.axis.point(margin.masses[0]))
     atoms = torch.tensor(margin.column.atoms, dtype=torch.float64)
-    levels = _smooth_levels(margin.part, atoms)
+    device = margin.part.log_evidence.device
+    levels = (level.to(device) for level in _smooth_levels(margin.part, atoms))
     points = margin.part.quantile(*levels)[:, 0, 0].double().cpu()
     # Next to where the CDF jumps, a quantile may be the atom or its neighbour.
     near = torch.isclose(points[:, None], atoms, rtol=1e-6, atol=1e-6).any(1)

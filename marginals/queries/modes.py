@@ -78,7 +78,7 @@ def most_likely(parts: Univariates, categories: int) -> Tensor:
 
 def _smooth(parts: Univariates, column: Column) -> Tensor:
     """Search for the highest point of densities, and compare it with the atoms, (B,)."""
-    levels = _LEVELS[:, None, None]
+    levels = _LEVELS[:, None, None].to(parts.log_evidence.device)
     grid = parts.quantile(levels.log(), torch.log1p(-levels))[..., 0].double().cpu()  # (Q, B)
     heights = _log_heights(parts, grid, column)
     beside = torch.nn.functional.pad(heights, (0, 0, 1, 1), value=-torch.inf)

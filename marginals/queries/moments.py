@@ -81,6 +81,7 @@ def _origins(parts: Univariates, line: Axis) -> FloatArray:
     depend on their own row alone, and so does the answer.
     """
     levels = torch.tensor([TAIL, 0.5, 1 - TAIL], dtype=torch.float64)[:, None, None]
+    levels = levels.to(parts.log_evidence.device)
     found = parts.rough_quantile(levels.log(), torch.log1p(-levels))
     low, middle, high = numbers_at(line, found)[..., 0].numpy()  # (B,) each
     # Halves, as a difference may overflow.

@@ -43,6 +43,7 @@ def _lattice_masses(
     parts: Univariates, line: LatticeAxis, precise: bool
 ) -> tuple[FloatArray, Tensor] | None:
     tail = torch.tensor([TAIL, 1 - TAIL], dtype=torch.float64)[:, None, None]
+    tail = tail.to(parts.log_evidence.device)
     levels = (tail.log(), torch.log1p(-tail))
     # Brackets of the quantiles cost a fraction of their inversion, and hold all that these do.
     low, high = _extent(line, *parts.bracket(*levels))
