@@ -16,6 +16,8 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 # A place that every build of torch knows, and that no kernel of ours is written for.
 ELSEWHERE = torch.device("meta")
+# These take no single number of another place either.
+_STRICT = ("aten::clamp", "aten::clamp_min", "aten::clamp_max", "aten::cat", "aten::stack")
 # Index tensors on the CPU may index a tensor elsewhere, and copies go from place to place.
 _MIXED = ("aten::_to_copy", "aten::copy_", "aten::index", "aten::index_put", "aten::index_put_")
 
@@ -86,7 +88,8 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     here = [part for part in tensors if not isinstance(part, Elsewhere)]
     if name == "aten::_local_scalar_dense":
         return func(tensors[0].held if away else tensors[0])
-    if away and name not in _MIXED and any(part.ndim for part in here):
+    mixed = here if name in _STRICT else [part for part in here if part.ndim]
+    if away and name not in _MIXED and mixed:
         raise RuntimeError(
             "Expected all tensors to be on the same device, but found at least two devices: "
             f"{name} of {[tuple(part.shape) for part in tensors]}"

@@ -6,6 +6,7 @@ part, as if it were missing; elsewhere it takes part. A cell that holds atoms an
 the sum of both cases: one row of evidence becomes two.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -398,10 +399,8 @@ class AtomMixtures(Univariates):
         level, other = _less(u, down) - masses[-1], _less(rest, up) - masses[-1]
         level, other = (part.clamp_max(0.0)[..., None] for part in (level, other))
         # A level that the atoms take up whole is an end of the smooth part next to them.
-        tiny = torch.finfo(self.log_evidence.dtype).tiny ** 0.5
-        x = self.smooth.quantile(
-            *(part.clamp_min(torch.tensor(tiny).log()) for part in (level, other))
-        )
+        tiny = 0.5 * math.log(torch.finfo(self.log_evidence.dtype).tiny)
+        x = self.smooth.quantile(*(part.clamp_min(tiny) for part in (level, other)))
         x = x[..., 0].double()
         # Rounding must not take it past the atoms on either side.
         ends = torch.cat(

@@ -151,7 +151,7 @@ def test_device(tmp_path: Path, model: Density) -> None:
 def test_from_and_to_a_gpu(tmp_path: Path, model: Density) -> None:
     save(model.to("cuda"), tmp_path / "f")
     assert same(load(tmp_path / "f"), model.cpu())
-    assert all(p.is_cuda for p in load(tmp_path / "f", "cuda").parameters())
+    assert all(p.is_cuda for p in load(tmp_path / "f", device="cuda").parameters())
 
 
 # What is refused ------------------------------------------------------------------------------
