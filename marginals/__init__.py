@@ -1,4 +1,4 @@
-"""Learn the joint distribution of a table, then ask it anything, in closed form.
+"""Learn the joint distribution of a table once, then query any columns given any others.
 
 Names are imported when they are first used, so that `import marginals` is quick.
 """

@@ -1,7 +1,7 @@
 """The studies from the command line."""
 
 import sys
-from dataclasses import replace
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import Annotated
 
@@ -90,9 +90,10 @@ def run(
 def merge(
     paths: Annotated[list[Path], typer.Argument(help="Result files of one study and size.")],
     output: ResultFolder = files.FOLDER,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace what is there.")] = False,
 ) -> None:
     """Add result files of other seeds or parts to the newest one of their size."""
-    print(files.merge(paths, output))
+    print(files.merge(paths, output, replace))
 
 
 @app.command()
@@ -138,7 +139,7 @@ def page() -> None:
 
 def _with_seeds(config: Config, seeds: str) -> Config:
     try:
-        return replace(config, seeds=tuple(int(seed) for seed in seeds.split(",")))
+        return changed(config, seeds=tuple(int(seed) for seed in seeds.split(",")))
     except ValueError:
         raise SystemExit(f"Expected --seeds as whole numbers, 0,1,2; got {seeds!r}.") from None
 

@@ -21,14 +21,14 @@ from marginals.queries.row_tails import row_tails
 Floats = npt.NDArray[np.float64]
 
 # A coarse model of the margins and of the gaps between clouds, which does not give rare rows their
-# own components. Numbers stay smooth: on grids and at atoms some rows would have masses and others
-# densities, which do not compare.
+# own components. Nothing is guessed from values: at inferred atoms and on inferred grids some rows
+# would have masses and others densities, which do not compare.
 _COARSE: dict[str, Any] = {
     **{"tensor": "cp", "width": 32, "noise": 0.5, "batch_size": 128, "max_steps": 300},
     "guess": False,
 }
-# Mixtures of so many Gaussians with all correlations, fitted without the least likely rows. Chosen
-# on ten tables, see docs/anomalies.md.
+# Mixtures of so many Gaussians with all correlations, fitted without the least likely rows; for how
+# they were chosen see docs/anomalies.md.
 _GAUSSIANS, _TRIM, _ROWS_EACH = (1, 2, 4), 0.1, 20
 # The most rows that the default models are fitted to. From 5,000 on, columns would be put on their
 # normal scores, where rows far out are hardly farther than the largest of the others.

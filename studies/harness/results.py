@@ -78,10 +78,15 @@ def newest(name: str, folder: Path = FOLDER, sizes: Sequence[Size] = SIZES) -> P
     return None
 
 
-def merge(paths: Sequence[Path], folder: Path = FOLDER) -> Path:
+def merge(paths: Sequence[Path], folder: Path = FOLDER, replace: bool = False) -> Path:
     """Add result files of other seeds or parts to the newest in a folder, and return its path.
 
     All must be of one study and size, with the same settings apart from the study's parts.
+
+    Args:
+        paths: The files to add.
+        folder: Where the newest file is.
+        replace: Whether records that were measured before are replaced; otherwise they are refused.
     """
     found = [read(path) for path in paths]
     kinds = {(each.study, each.size) for each in found}
@@ -95,7 +100,9 @@ def merge(paths: Sequence[Path], folder: Path = FOLDER) -> Path:
         for run in each.runs:
             check_settings(study, target, run["settings"])
         twice = _keys(study, each) & _keys(study, target)
-        if twice:
+        if replace:
+            target.records = [r for r in target.records if _key(study, r) not in twice]
+        elif twice:
             listed = ", ".join(str(value) for value in min(twice, key=str) if value is not None)
             raise SystemExit(
                 f"Expected records that {target.path} lacks; got seed {listed} again in "
@@ -105,13 +112,24 @@ def merge(paths: Sequence[Path], folder: Path = FOLDER) -> Path:
         target.runs += each.runs
         target.records += [{**r, "run": r["run"] + before} for r in each.records]
         target.arrays = {**each.arrays, **target.arrays}  # pictures are of the first seed
+    _drop_runs(target)
     target.write()
     return target.path
 
 
+def _drop_runs(results: Results) -> None:
+    """Drop the runs of which no record is left."""
+    kept = sorted({record["run"] for record in results.records})
+    results.runs = [results.runs[number] for number in kept]
+    results.records = [{**r, "run": kept.index(r["run"])} for r in results.records]
+
+
 def _keys(study: Study, results: Results) -> set[tuple[Any, ...]]:
-    names = ("seed", *study.key)
-    return {tuple(record.get(name) for name in names) for record in results.good}
+    return {_key(study, record) for record in results.good}
+
+
+def _key(study: Study, record: Record) -> tuple[Any, ...]:
+    return tuple(record.get(name) for name in ("seed", *study.key))
 
 
 def check_settings(study: Study, results: Results, now: Record) -> None:

@@ -138,6 +138,12 @@ def test_runs_of_several_seeds_are_merged(nothing: Path, tmp_path: Path) -> None
     ]
     assert set(found.arrays) == {"a", "b"}
     assert "got seed 2, a again" in refused("merge", files[2], "--output", nothing)
+    works("merge", files[1], "--output", nothing, "--replace")
+    again = stored(nothing)
+    assert [(r["seed"], r["run"]) for r in again.records] == [
+        *((0, 0), (0, 0), (2, 1), (2, 1), (1, 2), (1, 2))
+    ]
+    assert len(again.runs) == 3
     for name, content in (("no", None), ("text", "x"), ("list", "[]"), ("dict", "{}")):
         if content is not None:
             (tmp_path / name).write_text(content)
