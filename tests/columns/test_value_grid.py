@@ -205,6 +205,9 @@ def test_tables_of_few_values() -> None:
         (np.arange(500) % 50 + 17, 1.0, (17, 66)),
         (np.append(np.arange(300) % 60 - 30, [30] * 60), 1.0, (None, 30)),
         (np.linspace(0.01, 1, 50), None, (None, None)),  # too few
+        (np.geomspace(0.005, 6000, 40), None, (0, None)),  # few, but far from normal
+        (np.append(np.geomspace(0.005, 6000, 40), -1.0), None, (None, None)),
+        (np.linspace(2, 9, 60), None, (None, None)),
     ],
 )
 def test_bounds(values: Any, step: float | None, bounds: tuple[Any, Any]) -> None:
