@@ -104,7 +104,7 @@ def _improved(
             others = [options[i][at].filled for i, at in enumerate(chosen) if i != j]
             few = len(options) <= _MOST_COLUMNS
             design = np.column_stack([*others, lacks]) if few else lacks[:, :0]
-            values = _values(own, design[present[j]], present[j])
+            values = np.nan_to_num(_values(own, design[present[j]], present[j]), nan=-np.inf)
             if len(values) > 1 and values[1:].max() < values[0] + _LEAST_GAIN:
                 chosen[j] = 0
             else:
@@ -150,7 +150,9 @@ def _scales(column: Floats | Distances, rows: npt.NDArray[np.bool_]) -> list[_Sc
 def _scale(length: float, values: Floats, slopes: Floats, rows: npt.NDArray[np.bool_]) -> _Scale:
     seen = values[rows]
     mean, spread = (float(seen.mean()), float(seen.std())) if len(seen) else (0.0, 1.0)
-    spread = spread if spread > 0 and np.isfinite(spread) else 1.0
+    if not np.isfinite(spread):  # numbers near the largest float: no scale to compare, no predictor
+        return _Scale(length, np.zeros(len(values)), -np.inf)
+    spread = spread if spread > 0 else 1.0
     filled = np.where(rows, (values - mean) / spread, 0.0)
     log_slope = float(slopes[rows].sum()) - len(seen) * float(np.log(spread))
     return _Scale(length, filled, log_slope)

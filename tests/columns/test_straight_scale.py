@@ -147,6 +147,14 @@ def test_missing_and_constant_cells_do_not_break_the_choice() -> None:
     assert choose_lengths([Distances(np.full(50, np.nan)), np.full(50, np.nan)]) == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("size", [1e-310, 1e-300, 1e150, 1e300, 1e307])
+def test_numbers_of_any_size_have_a_scale(size: float) -> None:
+    values = np.random.default_rng(0).exponential(1, 200) + 0.01
+    frame = pd.DataFrame({"a": values * size, "b": values[::-1], "c": values[::-1] * size})
+    schema = infer(frame, {c: Continuous(lower=0) for c in frame})
+    assert all(np.isfinite(column.line) and column.line >= 0 for column in schema)
+
+
 def test_sums_are_kept_and_no_draw_is_beyond_a_bound() -> None:
     frame = ingredients()
     model = MDMA(random_state=0, max_seconds=3, n_jobs=1, progress=False).fit(frame)
