@@ -237,7 +237,7 @@ def sharp_recipes(rows: int, coupled: int) -> list[Recipe]:
     EM fits them in a second. Gradients do not find such dependence, and noise blurs it.
     """
     rank = min(coupled - 1, _MOST_FACTORS)
-    widths = [w for w in (8, 24, 64) if rows >= _ROWS_EACH * w] or [1]
+    widths = [w for w in (3, 8, 24, 64) if rows >= _ROWS_EACH * w] or [1]
     options = [{"tensor": "copula", "width": w, "rank": rank, "init": "em"} for w in widths]
     return [Recipe(option, _training(0.0, 0)) for option in options]
 
