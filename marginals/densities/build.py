@@ -15,6 +15,7 @@ from marginals.densities.coupled_atoms import CoupledAtoms, smooth_shares, witho
 from marginals.densities.coupled_lattices import LEAST_STEPS, CoupledLattices
 from marginals.densities.em_start import start_by_em
 from marginals.densities.factor_start import start_by_factors
+from marginals.densities.located_components import located
 from marginals.densities.mixture_em import fit_components
 from marginals.densities.sample_weights import checked_weight, drawn_by_weight
 from marginals.densities.tensor_density import TensorDensity
@@ -28,7 +29,7 @@ from marginals.tensors.couplings import LEAST, Couplings
 TensorName = Literal["ht", "cp", "mera", "full", "copula"]
 TreeName = Literal["coupled", "varied", "balanced", "random"]
 LeavesName = Literal["neural", "normal", "logistic"]
-Init = Literal["data", "paper", "em", "scales", "factors"]
+Init = Literal["data", "paper", "em", "scales", "factors", "location"]
 
 # Rows that determine scales and tree: enough for three digits of a correlation.
 _MOST_ROWS = 100_000
@@ -102,13 +103,14 @@ def build(
             components as a Gaussian mixture and others, unless their leaves are neural, as a
             mixture of independent columns; "scales" starts copula components at one centre with
             growing spreads; "factors" places many components by few factors, which suits tables of
-            related categories. With one row, or with neural leaves, EM and factors fall back to
-            "data".
+            related categories; "location" starts copula components by EM and copies each for every
+            pattern of few codes, so that codes and atoms move the numbers. With one row, or with
+            neural leaves, EM and factors fall back to "data".
         trim: Share of rows that EM ignores when it starts copula components: the least likely
             ones, so that outliers get no component to themselves.
-        sample_weight: One weight per row, used by "em", "scales" and "factors"; the other starts
-            ignore weights.
-        seconds: Time limit of "factors", and of "em" and "scales" for copula components.
+        sample_weight: One weight per row, used by all starts but "data" and "paper".
+        seconds: Time limit of "factors", and of "em", "scales" and "location" for copula
+            components.
         dtype: Dtype of the parameters.
         seed: Seed for the start and a random tree.
 
@@ -121,7 +123,7 @@ def build(
     categories, atoms, lattices = categories or {}, atoms or {}, lattices or {}
     if sample_weight is not None:
         weight = checked_weight(sample_weight, len(evidence), "sample_weight", "data")
-        if init in ("em", "scales", "factors"):
+        if init not in ("data", "paper"):
             evidence = evidence.rows(drawn_by_weight(weight, seed).to(evidence.lower.device))
     x = _sample_of_rows(evidence, seed).midpoints(atoms).double().cpu()  # (N, D)
     tied: tuple[int, ...] = ()
@@ -147,7 +149,11 @@ def build(
         how: Parametrisation = "softplus" if init == "paper" else "softmax"
         model = TensorDensity(families, _tensor(tensor, x, width, tree, pool, how, seed))
     model = model.to(dtype)
+    if init == "location" and seconds is not None:
+        seconds /= 2  # half for the components, half for what codes do to them
     start(model, x, init, seed, evidence, factors=factors, trim=trim, seconds=seconds)
+    if init == "location" and isinstance(model, CoupledDensity) and len(x) > 1:
+        model = located(model, x, seed, seconds)
     return model.to(evidence.lower.device)
 
 
@@ -165,14 +171,15 @@ def start(
 ) -> None:
     """Set all parameters for data `x` (N, D), NaN where missing: the middles of `evidence`.
 
-    EM of copula components and factors stop after the seconds.
+    EM of copula components and factors stop after the seconds. As "location" adds components, it
+    starts them as "em" does here, and only `build` completes it.
     """
     if init not in get_args(Init):
         raise ValueError(f"Expected `init` to be one of {get_args(Init)}; got {init!r}.")
     if init == "factors" and len(x) > 1 and all(f.has_closed_form_start for f in model.leaves):
         start_by_factors(model, x, factors, seed, seconds)
         return
-    init = "data" if init == "factors" else init
+    init = "data" if init == "factors" else "em" if init == "location" else init
     if init in ("em", "scales"):
         if isinstance(model, CoupledDensity) and len(x) > 1:
             start_by_em(model, x, seed, init == "scales", trim, seconds)

@@ -66,7 +66,7 @@ def start_by_em(
     rows = _mixed_rows(model, x, generator)  # the coupled columns first
     noise = rows.points.new_zeros(rows.points.shape[1])
     noise[: len(model.coupled)] = lattice_noise(model)
-    floors = (noise + _least_deviations(rows.points).square()).sqrt()
+    floors = (noise + least_deviations(rows.points).square()).sqrt()
     width, diagonal = model.couplings.size[1], model.couplings.rank == 0
     # If there are more components than rows, the components repeat.
     stretch = None if diagonal else sharp_stretch(rows.points)
@@ -172,7 +172,7 @@ def sharp_stretch(points: Tensor) -> Tensor:
     return vectors * factor @ vectors.T
 
 
-def _least_deviations(points: Tensor) -> Tensor:
+def least_deviations(points: Tensor) -> Tensor:
     """Return the least deviation of each column of points (N, P) within a component, (P,)."""
     columns = points.shape[1]
     covariance = torch.cov(points.T).reshape(columns, columns)
@@ -192,7 +192,7 @@ def _mixed_rows(model: CoupledDensity, x: Tensor, generator: torch.Generator) ->
                 codes.append(torch.where(own.isnan(), -1.0, own).long())
                 categories += list(family.categories)
         elif isinstance(family, AtomLeaves):
-            listed = _listed(family, own)
+            listed = listed_columns(family, own)
             code = family.apart(own)[0][:, listed]
             codes.append(torch.where(code.isnan(), -1.0, code).long())
             categories += [len(family.atoms[c]) + 1 for c in listed]
@@ -213,7 +213,7 @@ def _standardised(own: Tensor) -> Tensor:
     return (own - middle) / torch.where(spread > 0, spread, 1.0)
 
 
-def _listed(family: AtomLeaves, own: Tensor) -> list[int]:
+def listed_columns(family: AtomLeaves, own: Tensor) -> list[int]:
     """Return the columns of data (N, n) whose atoms EM counts as categories, and no number."""
     code = family.apart(own)[0]
     last = torch.tensor([len(points) for points in family.atoms]).to(code)
@@ -232,7 +232,7 @@ def _set_tables(family: LeafFamily, own: Tensor, tables: Iterator[Tensor]) -> No
     if isinstance(family, CategoricalLeaves) and not family.common:
         family.set_masses([next(tables).T for _ in family.categories])
     elif isinstance(family, AtomLeaves):
-        listed = _listed(family, own)
+        listed = listed_columns(family, own)
         family.set_masses([next(tables).T for _ in listed], listed)
 
 

@@ -7,17 +7,15 @@ dependence. The tables take closed-form steps of EM; the numbers are evaluated o
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from marginals.cells.evidence import Evidence
+from marginals.densities.copied_components import copied
 from marginals.densities.coupled import CoupledDensity
-from marginals.densities.coupled_lattices import CoupledLattices
 from marginals.densities.factor_nodes import updated_masses
-from marginals.leaves import CategoricalLeaves, Leaves
-from marginals.tensors.couplings import Couplings
+from marginals.leaves import CategoricalLeaves
 
 # Rounds of EM; in the first half, the tables of a component are worth so many rows of its copies.
 _ROUNDS, _FIRST_ROWS = 30, 1.0
@@ -49,7 +47,7 @@ def split_components(
         seed: Seed for the rows at which the copies start.
     """
     device, width = model.couplings.raw.device, model.leaves.width
-    model = _taken(model, range(width))  # on the CPU, where small tables are fastest
+    model = copied(model, range(width))  # on the CPU, where small tables are fastest
     data = data.to(torch.device("cpu"), model.couplings.raw.dtype)
     columns = codes_of(model)
     counts = [n for n in (model.categories[c] for c in columns) if n is not None]
@@ -59,13 +57,13 @@ def split_components(
     rest = [c for c in data.columns if c not in columns]
     middles = data.select(rest).midpoints({c: p for c, p in model.atoms.items() if c in rest})
     points = Evidence.exact(middles.to(model.couplings.raw), rest)
-    values = [_taken(model, [k]).log_value(points) for k in range(width)]
+    values = [copied(model, [k]).log_value(points) for k in range(width)]
     numbers = torch.stack(values, 1).double() + model.couplings.log_weights().double()  # (N, K)
     generator = torch.Generator().manual_seed(seed)
     start = _start(numbers, seen, parent, counts, copies, generator)
     order = torch.arange(width).repeat_interleave(copies)
     weights, masses = _fitted(numbers[:, order], seen, parent[order], start, counts, copies)
-    found = _taken(model, order.tolist())
+    found = copied(model, order.tolist())
     raw = found.couplings.raw
     raw.copy_((raw + weights.log()).to(raw))
     _set_masses(found, dict(zip(columns, masses.log().split(counts, 1), strict=True)))
@@ -140,33 +138,6 @@ def _indicators(data: Evidence, column: int, count: int) -> Tensor:
     if column in data.sets:
         code = torch.full_like(code, torch.nan)
     return (code == torch.arange(count).to(code)).double()
-
-
-def _taken(model: CoupledDensity, order: Sequence[int]) -> CoupledDensity:
-    """Return a model on the CPU with some components of another, perhaps repeatedly."""
-    config = _resized(model.config(), len(order))
-    found = CoupledDensity(
-        Leaves.from_config(config["leaves"]),
-        Couplings(**config["couplings"]),
-        CoupledLattices.from_config(config["lattices"]),
-    )
-    index, state = torch.tensor(list(order)), {}
-    new = found.state_dict()
-    for name, old in model.state_dict().items():
-        # Only the dim of components has another size.
-        apart = [d for d in range(old.ndim) if old.shape[d] != new[name].shape[d]]
-        kept = old.cpu()
-        state[name] = kept.index_select(apart[0], index) if apart else kept
-    found.to(next(model.parameters()).dtype)
-    found.load_state_dict(state)
-    return found
-
-
-def _resized(config: Any, width: int) -> Any:
-    """Return a configuration with another number of components."""
-    if isinstance(config, dict):
-        return {k: width if k == "width" else _resized(v, width) for k, v in config.items()}
-    return [_resized(part, width) for part in config] if isinstance(config, list) else config
 
 
 def _set_masses(model: CoupledDensity, log_masses: dict[int, Tensor]) -> None:

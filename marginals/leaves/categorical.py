@@ -152,9 +152,12 @@ class CategoricalLeaves(LeafFamily):
         self.logits[at] = with_prior_row(counts, self.absent[at][:, None]).to(self.logits)
 
     @torch.no_grad()
-    def set_masses(self, log_masses: Sequence[Tensor]) -> None:
-        """Set the log masses (M, C_j) of each column."""
-        for column, found in enumerate(log_masses):
+    def set_masses(
+        self, log_masses: Sequence[Tensor], columns: Sequence[int] | None = None
+    ) -> None:
+        """Set the log masses (M, C_j) of some columns, all by default."""
+        at = range(len(log_masses)) if columns is None else columns
+        for column, found in zip(at, log_masses, strict=True):
             self.logits[column, :, : found.shape[1]] = found.to(self.logits)
 
     @torch.no_grad()

@@ -238,7 +238,7 @@ def sharp_recipes(rows: int, coupled: int) -> list[Recipe]:
     """
     rank = min(coupled - 1, _MOST_FACTORS)
     widths = [w for w in (3, 8, 24, 64) if rows >= _ROWS_EACH * w] or [1]
-    options = [{"tensor": "copula", "width": w, "rank": rank, "init": "em"} for w in widths]
+    options = [{"tensor": "copula", "width": w, "rank": rank, "init": "location"} for w in widths]
     return [Recipe(option, _training(0.0, 0)) for option in options]
 
 

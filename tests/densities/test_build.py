@@ -319,7 +319,7 @@ BAD: dict[str, tuple[Any, dict[str, Any]]] = {
     "a tensor; got ndarray": (np.zeros((3, 2)), {}),
     r"columns 0, 1, ...; got \(0, 2\)": (Evidence.exact(torch.zeros(2, 2), [0, 2]), {}),
     "'copula'; got 'tt'": (torch.zeros(3, 2), {"tensor": "tt"}),
-    "'factors'.; got 'zero'": (torch.zeros(3, 2), {"init": "zero"}),
+    "'location'.; got 'zero'": (torch.zeros(3, 2), {"init": "zero"}),
     "Tree or one of.*got 'oak'": (torch.zeros(3, 2), {"tree": "oak"}),
     "over 2 columns": (torch.zeros(3, 2), {"tree": balanced(3)}),
     "`categories`.*0..1; got": (torch.zeros(3, 2), {"categories": {2: 3}}),

@@ -136,7 +136,7 @@ def test_members_are_wrapped_one_by_one(model: MDMA) -> None:
     assert not isinstance(rare, NestedColumns)
     assert mixture.log_weights().detach()[-1].exp().item() == pytest.approx(1 / 402, rel=1e-3)
     # Members that steps of training would blur are not tried.
-    assert {member["init"] for member in model.members_} == {"em", "factors"}
+    assert {member["init"] for member in model.members_} == {"location", "factors"}
 
 
 def test_gaps_are_filled_within_the_group(model: MDMA) -> None:
