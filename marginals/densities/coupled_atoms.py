@@ -321,6 +321,10 @@ class AtomMixtures(Univariates):
         """The points of positive mass of each column that is not categorical."""
         return (self.points,)
 
+    def pruned(self, error: float) -> "AtomMixtures":
+        """Return these without terms that together move no CDF by more than `error`."""
+        return AtomMixtures(self.points, self.mark, self.smooth.pruned(error))
+
     @cached_property
     def masses(self) -> Tensor:
         """The log masses of the atoms and, last, of the smooth part, (A + 1, B)."""

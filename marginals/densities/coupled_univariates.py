@@ -9,7 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marginals.densities.univariates import Univariates, columns_first, columns_last
+from marginals.densities.univariates import (
+    Univariates,
+    columns_first,
+    columns_last,
+    negligible,
+)
 from marginals.leaves import LeafEvaluation, SharedLeaves
 from marginals.leaves.learned_scale import (
     bracket_mixture,
@@ -32,6 +37,8 @@ _HERMITE, _FEW = (
 )
 # Components that stand for ranges are this many, and narrow: few nodes suffice for each.
 _MANY_COMPONENTS = 200
+# With fewer components, finding those that carry no weight does not pay.
+_FEW_TERMS = 16
 # Points of the table by which the learned scale is inverted for expectations.
 _TABLE = 4097
 # Components of one row whose nodes are held at once; bounds the memory.
@@ -131,7 +138,8 @@ class ScaledMixtures(Univariates):
         low, shape = columns_first(log_u, self.log_evidence.shape)  # (n, Q, B)
         high, _ = columns_first(log_1mu, self.log_evidence.shape)
         low, high = (level.mT.to(self.log_weights.dtype) for level in (low, high))
-        y = invert_mixture(low, high, self.log_weights, self.centre, self.log_width, "normal")
+        kept = self.pruned(negligible(log_u, log_1mu, self.log_weights.dtype))
+        y = invert_mixture(low, high, kept.log_weights, kept.centre, kept.log_width, "normal")
         return columns_last(self.family.unscale(y, self.own).mT, shape)
 
     @torch.no_grad()
@@ -178,6 +186,22 @@ class ScaledMixtures(Univariates):
             share = weights[:, rows]
             parts.append(torch.where(share > 0, share * each, 0.0).sum(-1).T)
         return torch.cat(parts)
+
+    def pruned(self, error: float) -> "ScaledMixtures":
+        """Return these without terms that together move no CDF by more than `error`."""
+        if self.terms < _FEW_TERMS or error <= 0:
+            return self
+        shares, order = _once(self.log_weights, 0).exp().double().sort(-1)
+        light = int((shares.cumsum(-1) <= error).sum(-1).min()) if shares.numel() else 0
+        if 2 * light < self.terms:  # copying what is left would take as long
+            return self
+        at = order[..., light:].expand(len(self.columns), -1, -1)
+        parts = (self.log_weights, self.centre, self.log_width)
+        kept = ScaledMixtures(
+            self.family, self.own, self.columns, *(part.gather(-1, at) for part in parts)
+        )
+        kept.log_evidence = self.log_evidence
+        return kept
 
     def some(self, places: Sequence[int]) -> "ScaledMixtures":
         """Return the distributions of some columns, by their places."""

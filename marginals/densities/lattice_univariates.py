@@ -215,6 +215,14 @@ class LatticeMixtures(Univariates):
         terms = torch.where(mass > 0, mass * values, 0.0)
         return terms.sum(1, keepdim=True)
 
+    def pruned(self, error: float) -> "LatticeMixtures":
+        """Return these without terms that together move no CDF by more than `error`."""
+        kept = self.smooth.pruned(error)
+        # Masses that have been computed are worth more.
+        if kept is self.smooth or "masses" in self.__dict__:
+            return self
+        return LatticeMixtures(kept, self.table)
+
     def take(self, place: int, rows: Tensor) -> "LatticeMixtures":
         """Return the distributions of one column, by its place, given some rows of evidence."""
         return LatticeMixtures(self.smooth.take(place, rows), self.table)

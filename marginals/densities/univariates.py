@@ -66,6 +66,10 @@ class Univariates(ABC):
         """How many terms are summed at each point; by default one."""
         return 1
 
+    def pruned(self, error: float) -> "Univariates":
+        """Return these without terms that together move no CDF by more than `error`."""
+        return self
+
     def logpdf(self, x: Tensor) -> Tensor:
         """Return the log density (the log mass of a category) at `x` (..., B, n)."""
         return self.evaluate(x).log_density
@@ -273,12 +277,27 @@ class UnivariateMixture(Univariates):
     @torch.no_grad()
     def quantile(self, log_u: Tensor, log_1mu: Tensor) -> Tensor:
         """Return quantiles for log u and log(1 - u), (..., B, n), between those of the members."""
+        kept = self.pruned(negligible(log_u, log_1mu, self.log_weights.dtype))
 
         def extremes() -> Tensor:
-            each = torch.stack([m.quantile(log_u, log_1mu) for m in self.members])
+            each = torch.stack([m.quantile(log_u, log_1mu) for m in kept.members])
             return torch.stack([each.amin(0), each.amax(0)])
 
-        return mixture_quantile(self, log_u, log_1mu, extremes)
+        return mixture_quantile(kept, log_u, log_1mu, extremes)
+
+    def pruned(self, error: float) -> "UnivariateMixture":
+        """Return these without terms that together move no CDF by more than `error`."""
+        if error <= 0 or not self.log_weights.numel():
+            return self
+        # Half of the error for members, half for terms within them.
+        most = self.log_weights.exp().double().flatten(1).amax(1)
+        light = most.sort().values.cumsum(0)
+        least = most.sort().values[int((light <= error / 2).sum())]
+        at = (most >= least).nonzero()[:, 0].tolist()
+        members = [self.members[i].pruned(error / 2) for i in at]
+        out = UnivariateMixture(members, self.log_weights[at], self.discrete)
+        out.log_evidence = self.log_evidence
+        return out
 
     def bracket(self, log_u: Tensor, log_1mu: Tensor) -> tuple[Tensor, Tensor]:
         """Return ends (..., B, n) between which the quantiles lie: the extreme ones of members."""
@@ -316,6 +335,23 @@ class UnivariateMixture(Univariates):
         out = UnivariateMixture(members, weights, [self.discrete[place]])
         out.log_evidence = self.log_evidence[rows][:, [place]]
         return out
+
+
+def negligible(log_u: Tensor, log_1mu: Tensor, dtype: torch.dtype) -> float:
+    """Return an error of a CDF that is below rounding at all levels, on both of their sides.
+
+    Args:
+        log_u, log_1mu: log u and log(1 - u).
+        dtype: The dtype of the CDF.
+
+    >>> half = torch.tensor(0.5).log()
+    >>> negligible(half, half, torch.float64) < 1e-16
+    True
+    """
+    if not log_u.numel():
+        return 0.0
+    least = torch.minimum(log_u.detach(), log_1mu.detach()).min().double().exp()
+    return 0.5 * torch.finfo(dtype).eps * float(least)
 
 
 def mixture_quantile(
