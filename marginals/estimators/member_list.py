@@ -4,7 +4,7 @@ from typing import Any, final
 
 import pandas as pd
 
-_FIGURES = {"weight": "%.3f", "score": "%.3f", "seconds": "%.1f"}
+_FIGURES = {"weight": "%.3f", "score": "%.3f", "answers": "%.4f", "seconds": "%.1f"}
 
 
 @final

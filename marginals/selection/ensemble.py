@@ -19,6 +19,7 @@ from marginals.densities.mixture import Mixture
 from marginals.densities.split_components import codes_of, split_components
 from marginals.numerics import logsumexp
 from marginals.runtime.threads import one_thread
+from marginals.selection.answers import answer_scores
 from marginals.selection.recipes import Recipe
 from marginals.training.batches import Rows
 from marginals.training.fit import fit
@@ -38,6 +39,8 @@ _COPIES, _FEW_ROWS, _MOST_SPLIT, _MANY_ROWS, _MOST_CODES = (4, 8), 1000, 24, 200
 _LEAST = 0.01
 # Held-out rows that the even weights of the members kept are worth: few rows say little about them.
 _PRIOR_ROWS = 50
+# From below, Newton's method gains digits in every step.
+_NEWTON_STEPS = 12
 
 
 @final
@@ -51,6 +54,7 @@ class Job:
         judges: held-out rows.
         model: a model to continue, if any.
         stream: the rows of each step, of a table larger than memory; see `marginals.fit`.
+        answers: whether to score the member's answers about hidden cells of the held-out rows.
     """
 
     recipe: Recipe
@@ -58,6 +62,7 @@ class Job:
     judges: Rows
     model: Density | None = None
     stream: Callable[[int], Rows] | None = None
+    answers: bool = False
 
     @property
     def trained(self) -> bool:
@@ -85,12 +90,14 @@ class Member:
         result: The course of its fit.
         scores: Log values of the judging rows, (V,), or with F columns in focus their log
             conditionals given the others, row by row, (V F,).
+        answers: Scores of hidden cells of judging rows, if they were asked for.
     """
 
     recipe: Recipe
     model: Density
     result: FitResult
     scores: Tensor
+    answers: Tensor | None = None
 
 
 def fit_member(job: Job, device: str) -> Member | None:
@@ -140,7 +147,9 @@ def _fit_member(job: Job, device: str) -> Member | None:
         result = FitResult((), 0, loss, "max_steps", time.monotonic() - begun)
     elif recipe.focus:  # the losses of other weights of the focus are not comparable
         result = replace(result, best_loss=-weighted_mean(scores, judges.weight))
-    return Member(recipe, model, result, scores)
+    asked = job.answers and not (alone or recipe.focus)
+    answers = answer_scores(model, train, judges) if asked else None
+    return Member(recipe, model, result, scores, answers)
 
 
 def _split(
@@ -223,8 +232,19 @@ def warm_up(device: str) -> None:
     torch.linalg.solve_triangular(torch.linalg.cholesky(eye), eye, upper=False)
 
 
-def mixture_weights(scores: Tensor, weight: Tensor | None = None, steps: int = 300) -> Tensor:
+def mixture_weights(
+    scores: Tensor,
+    weight: Tensor | None = None,
+    steps: int = 300,
+    penalties: Tensor | None = None,
+) -> Tensor:
     """Return mixture weights (members,) by EM on scores (V, members) of held-out rows.
+
+    Args:
+        scores: Log values of held-out rows.
+        weight: One weight per row.
+        steps: Steps of EM.
+        penalties: What the weight of each member costs, in nats a row.
 
     >>> scores = torch.tensor([[0.0, -50.0], [0.0, -50.0], [-50.0, 0.0]])
     >>> mixture_weights(scores)
@@ -238,15 +258,36 @@ def mixture_weights(scores: Tensor, weight: Tensor | None = None, steps: int = 3
             joint = scores + log_weights
             posterior = joint - logsumexp(joint)[:, None]
             log_weights = logsumexp(posterior + share.log()[:, None], dim=0)
+            if penalties is not None:
+                log_weights = _penalised(log_weights.exp(), penalties.to(log_weights)).log()
     return log_weights.exp()
 
 
-def strong_weights(scores: Tensor, weight: Tensor | None = None) -> dict[int, float]:
+def _penalised(shares: Tensor, penalties: Tensor) -> Tensor:
+    """Return the weights w (M,) that maximise `sum(shares log w - penalties w)` and sum to one.
+
+    They are shares / (t + penalties); Newton's method finds t from below, where the sum falls.
+    """
+    least = penalties.argmin()
+    apart = penalties - penalties[least]
+    t = shares[least].clamp_min(torch.finfo(shares.dtype).tiny)
+    for _ in range(_NEWTON_STEPS):
+        terms = shares / (t + apart)
+        slope = (terms / (t + apart)).sum()
+        t = t + (terms.sum() - 1) / slope
+    found = shares / (t + apart)
+    return found / found.sum()
+
+
+def strong_weights(
+    scores: Tensor, weight: Tensor | None = None, penalties: Tensor | None = None
+) -> dict[int, float]:
     """Return the mixture weight of each member worth keeping.
 
     Args:
         scores: Log values of held-out rows, (V, members).
         weight: One weight per row.
+        penalties: What the weight of each member costs, in nats a row.
 
     >>> weights = strong_weights(torch.tensor([[0.0, -1.0, -50.0], [-1.0, 0.0, -50.0]]))
     >>> {member: round(weight, 3) for member, weight in weights.items()}
@@ -254,7 +295,8 @@ def strong_weights(scores: Tensor, weight: Tensor | None = None) -> dict[int, fl
     """
     kept = list(range(scores.shape[1]))
     while True:
-        weights = mixture_weights(scores[:, kept], weight).tolist()
+        costs = None if penalties is None else penalties[kept]
+        weights = mixture_weights(scores[:, kept], weight, penalties=costs).tolist()
         # Among very many members none may reach the limit: then the strongest is enough.
         least = min(_LEAST, max(weights))
         strong = {member: w for member, w in zip(kept, weights, strict=True) if w >= least}

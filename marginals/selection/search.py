@@ -16,6 +16,7 @@ from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
 from marginals.densities.em_start import flat_column, is_dependent, is_sharp
 from marginals.numerics import logsumexp
+from marginals.selection.answers import answer_penalties
 from marginals.selection.coupling import copula_options, has_many_boxes
 from marginals.selection.ensemble import (
     Job,
@@ -270,12 +271,15 @@ class Search:
         self, rows: Rows, judges: Rows, recipes: Sequence[Recipe], effort: Effort, seed: int
     ) -> Found:
         """Fit every recipe; then continue the models with the most weight, or fit variants."""
-        jobs = [Job(recipe, rows, judges) for recipe in recipes]
+        # Many held-out rows say enough about the weights by their likelihood.
+        answers = len(rows) < MANY_ROWS and self.stream is None and rows is not judges
+        jobs = [Job(recipe, rows, judges, answers=answers) for recipe in recipes]
         members: list[Member] = []
         due = 0.0  # when the round should end
         for turn, share in enumerate(_ROUNDS.get(effort, _ONE_ROUND)):
             if turn:
                 jobs = self._next_jobs(members, rows, judges, seed + 100 * turn)
+                jobs = [replace(job, answers=answers) for job in jobs]
             planned = share * self.seconds
             due += planned
             # Fits do not count the time to compile on a GPU: a late round shortens the next.
@@ -315,6 +319,7 @@ class Search:
         """Fit every recipe to four fifths of the rows, five times, so that each row is judged."""
         folds = split_folds(len(rows), _FOLDS, np.random.RandomState(seed % (1 << 32)))
         jobs = [job for recipe in recipes for job in fold_jobs(recipe, rows, folds)]
+        jobs = [replace(job, answers=True) for job in jobs]
         groups = whole_groups(self.fit_all(jobs, 0.9 * self.seconds), _FOLDS)
         if self.interrupted and not groups:
             raise KeyboardInterrupt
@@ -389,7 +394,9 @@ class Search:
         scores = group_scores(groups)
         share = 1 / len(groups)
         weights = (
-            dict.fromkeys(range(len(groups)), share) if even else strong_weights(scores, weight)
+            dict.fromkeys(range(len(groups)), share)
+            if even
+            else strong_weights(scores, weight, _penalties(groups))
         )
         models = [member.model for g in weights for member in groups[g]]
         shares = [weights[g] / len(groups[g]) for g in weights for _ in groups[g]]
@@ -415,6 +422,16 @@ class Search:
         return time.monotonic() - self.started
 
 
+def _penalties(groups: Sequence[Sequence[Member]]) -> Tensor | None:
+    """Return what the weight of each group costs for its answers; None without their scores."""
+    found = [[m.answers for m in group if m.answers is not None] for group in groups]
+    if not all(map(len, found)):
+        return None
+    return answer_penalties(
+        torch.stack([torch.cat(a) for a in found], -1), groups[0][0].model.columns
+    )
+
+
 def _line(member: Member, weight: float) -> dict[str, Any]:
     leaves = getattr(member.model, "leaves", None)  # components may have been split
     width = {} if leaves is None else {"width": leaves.width}
@@ -425,6 +442,7 @@ def _line(member: Member, weight: float) -> dict[str, Any]:
         **({"focus_weight": member.recipe.fit["focus_weight"]} if member.recipe.focus else {}),
         "weight": weight,
         "score": -member.result.best_loss,
+        **({} if member.answers is None else {"answers": float(member.answers.mean())}),
         "steps": member.result.steps,
         "seconds": member.result.seconds,
     }
