@@ -9,7 +9,7 @@ import pandas as pd
 
 from marginals.engines import model_columns
 from marginals.engines.row_jobs import Job, Rows, Work, batch_seed
-from marginals.io.arrow_tables import ArrowRows, pyarrow
+from marginals.io.arrow_tables import ArrowRows, arrow_table, pyarrow
 from marginals.io.safe_files import Path
 from marginals.io.stored_rows import StoredRows
 from marginals.queries.table_density import TableDensity, TableView
@@ -142,4 +142,4 @@ def _arrow(part: Rows) -> Any:
     if isinstance(part, ArrowRows):
         return part.table
     assert isinstance(part, pd.DataFrame)
-    return pyarrow().Table.from_pandas(part, preserve_index=False).replace_schema_metadata()
+    return arrow_table(part).replace_schema_metadata()

@@ -171,10 +171,25 @@ class ArrowRows:
             filled = _with_cells(table.column(place), fills)
             table = table.set_column(place, table.schema.field(place), filled)
         for place, (name, values) in enumerate(edit.before.items()):
-            table = table.add_column(place, name, pyarrow().array(values))
+            table = table.add_column(place, name, _with_text(pyarrow().array(values)))
         for name, values in edit.after.items():
-            table = table.append_column(name, pyarrow().array(values))
+            table = table.append_column(name, _with_text(pyarrow().array(values)))
         return ArrowRows(table)
+
+
+def arrow_table(frame: pd.DataFrame, schema: Any = None) -> Any:
+    """Return a frame as an Arrow table, of the types of a schema if one is given."""
+    table = pyarrow().Table.from_pandas(frame, schema=schema, preserve_index=False)
+    for place, name in enumerate(table.column_names):
+        if schema is None and pyarrow("types").is_null(table.column(place).type):
+            table = table.set_column(place, name, _with_text(table.column(place)))
+    return table
+
+
+def _with_text(values: Any) -> Any:
+    """Return Arrow values of which none is known as text: pandas before 3 has no type for it."""
+    null = pyarrow("types").is_null(values.type)
+    return values.cast(pyarrow().string()) if null else values
 
 
 def _with_cells(column: Any, fills: Mapping[int, Any]) -> Any:
@@ -227,8 +242,7 @@ class ArrowSink:
         if isinstance(part, ArrowRows):
             table = part.table
         else:
-            frame = part.rename(columns=str)  # as in the file
-            table = pyarrow().Table.from_pandas(frame, schema=self.schema, preserve_index=False)
+            table = arrow_table(part.rename(columns=str), self.schema)  # names as in the file
         if self.writer is None:
             self.schema = table.schema
             self.writer = self._opened()

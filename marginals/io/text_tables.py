@@ -95,9 +95,12 @@ def _typed(frame: pd.DataFrame, dtypes: Dtypes) -> pd.DataFrame:
             if _is_time(wanted):
                 frame[name] = _as_time(column, pd.api.types.pandas_dtype(wanted))
         elif _is_dates(column):
-            # Times in several zones have no common type: they stay text.
-            with contextlib.suppress(ValueError):
-                frame[name] = pd.to_datetime(column, format="ISO8601")
+            # Times in several zones have no common type: they stay text. pandas before 3 warns of
+            # them and returns objects.
+            with contextlib.suppress(ValueError), warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)
+                times = pd.to_datetime(column, format="ISO8601")
+                frame[name] = column if times.dtype == object else times
         elif column.dtype == object and pd.api.types.infer_dtype(column, skipna=True) == "boolean":
             frame[name] = column.astype("boolean")
     return frame

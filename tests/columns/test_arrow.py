@@ -52,4 +52,6 @@ def test_values_come_back(dtype: Any, values: list[Any], restored: str | None) -
     assert back.isna().tolist() == series.isna().tolist()
     for one, two in zip(back.dropna(), series.dropna(), strict=True):
         assert one == two or pd.Timestamp(one) == pd.Timestamp(two)
+    if restored == "datetime64[us]" and pd.__version__ < "3":
+        restored = "datetime64[ns]"
     assert restored is None or column_of(series).dtype == restored
