@@ -39,6 +39,8 @@ _COPIES, _FEW_ROWS, _MOST_SPLIT, _MANY_ROWS, _MOST_CODES = (4, 8), 1000, 24, 200
 _LEAST = 0.01
 # Held-out rows that the even weights of the members kept are worth: few rows say little about them.
 _PRIOR_ROWS = 50
+# Members whose scores differ by fewer nats a row are the same.
+_SAME = 1e-3
 # From below, Newton's method gains digits in every step.
 _NEWTON_STEPS = 12
 
@@ -293,17 +295,39 @@ def strong_weights(
     >>> {member: round(weight, 3) for member, weight in weights.items()}
     {0: 0.5, 1: 0.5}
     """
-    kept = list(range(scores.shape[1]))
+    costs = scores.new_zeros(scores.shape[1]) if penalties is None else penalties.to(scores)
+    kept = _distinct(scores)
+    level = _as_good(scores[:, kept] - costs[kept])
+    even = {kept[i] for i in level}
     while True:
-        costs = None if penalties is None else penalties[kept]
-        weights = mixture_weights(scores[:, kept], weight, penalties=costs).tolist()
+        weights = mixture_weights(scores[:, kept], weight, penalties=costs[kept]).tolist()
         # Among very many members none may reach the limit: then the strongest is enough.
         least = min(_LEAST, max(weights))
         strong = {member: w for member, w in zip(kept, weights, strict=True) if w >= least}
         if len(strong) == len(kept):
-            even = _PRIOR_ROWS / (_PRIOR_ROWS + len(scores))
-            return {member: (1 - even) * w + even / len(kept) for member, w in strong.items()}
+            break
         kept = list(strong)
+    even |= set(strong)
+    share = _PRIOR_ROWS / (_PRIOR_ROWS + len(scores))
+    return {m: (1 - share) * strong.get(m, 0.0) + share / len(even) for m in sorted(even)}
+
+
+def _distinct(scores: Tensor) -> list[int]:
+    """Return the members without those that score every row as an earlier one: EM often agrees."""
+    kept: list[int] = []
+    for member in range(scores.shape[1]):
+        away = (scores[:, kept] - scores[:, member, None]).abs().mean(0)
+        if not bool((away < _SAME).any()):
+            kept.append(member)
+    return kept
+
+
+def _as_good(scores: Tensor) -> list[int]:
+    """Return the members that few rows do not show to be worse than the best, by one deviation."""
+    best = scores.mean(0).argmax()
+    away = scores - scores[:, best, None]
+    error = away.std(0, correction=0) / len(scores) ** 0.5
+    return (away.mean(0) + error >= 0).nonzero()[:, 0].tolist()
 
 
 def weighted_mean(scores: Tensor, weight: Tensor) -> float:

@@ -37,6 +37,8 @@ _MOST_PRODUCTS, _MOST_COMPONENTS = 45_000, 800
 # With one factor less than columns any correlation is possible; of many columns, so many factors
 # hold the strongest directions.
 _MOST_FACTORS = 20
+# Of Gaussian mixtures by EM, which take a second: the most promising first, small ones twice.
+_SHARP_WIDTHS = (3, 8, 24, 64, 1, 3, 8)
 # Of models whose conditionals are averaged: numbers of components, how many have a focus, rows of
 # their steps, and how many of each an effort has.
 _SIZES = (20, 10, 40, 6, 3, 20)
@@ -237,7 +239,7 @@ def sharp_recipes(rows: int, coupled: int) -> list[Recipe]:
     EM fits them in a second. Gradients do not find such dependence, and noise blurs it.
     """
     rank = min(coupled - 1, _MOST_FACTORS)
-    widths = [w for w in (3, 8, 24, 64) if rows >= _ROWS_EACH * w] or [1]
+    widths = [w for w in _SHARP_WIDTHS if rows >= _ROWS_EACH * w] or [1]
     options = [{"tensor": "copula", "width": w, "rank": rank, "init": "location"} for w in widths]
     return [Recipe(option, _training(0.0, 0)) for option in options]
 

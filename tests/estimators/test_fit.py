@@ -124,7 +124,7 @@ def test_efforts_fit_a_mixture_that_answers(settings: dict[str, Any], tmp_path: 
     if "effort" in settings:
         assert {member["steps"] for member in model.members_} == {0}
     else:
-        assert len(model.members_) == 5
+        assert len(model.members_) == 7
     assert 0 < model.prob({"a": (0, None)}, given={"c": "up"}) <= 1
     assert np.isfinite(model.score(curved()))
     assert not model.impute(curved()).isna().any().any()

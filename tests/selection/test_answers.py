@@ -80,3 +80,17 @@ def test_a_member_with_poor_answers_is_dropped() -> None:
     scores = torch.tensor([[0.0, 0.1]]).repeat(100, 1)
     assert 1 in strong_weights(scores)
     assert set(strong_weights(scores, penalties=torch.tensor([0.0, 2.0]))) == {0}
+
+
+def test_members_that_few_rows_do_not_tell_apart_are_mixed() -> None:
+    generator = torch.Generator().manual_seed(2)
+    rows = torch.randn(20, 1, generator=generator)
+    noise = 0.5 * torch.randn(20, 2, generator=generator)
+    scores = torch.cat([rows + noise, rows + noise[:, :1], rows - 5], 1)  # the third is the first
+    weights = strong_weights(scores)
+    assert set(weights) == {0, 1}
+    assert min(weights.values()) > 0.25
+    assert sum(weights.values()) == pytest.approx(1)
+    many = scores.repeat(500, 1)
+    many[:, 1] -= 0.1
+    assert set(strong_weights(many - torch.tensor([0.0, 1.0, 0.0, 0.0]))) == {0}

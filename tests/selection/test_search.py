@@ -126,7 +126,7 @@ def test_models_are_as_large_as_the_observed_cells_allow() -> None:
 def test_a_search_shows_its_progress(capsys: pytest.CaptureFixture[str]) -> None:
     search(Evidence.exact(rows(80)), effort="fast", progress=True, jobs=1)
     shown = capsys.readouterr().err
-    assert "5 of 5 models" in shown
+    assert "7 of 7 models" in shown
     assert "nats" in shown
     search(Evidence.exact(rows(80)), effort="fast", jobs=1)
     assert capsys.readouterr().err == ""
