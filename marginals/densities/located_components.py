@@ -30,10 +30,13 @@ from marginals.densities.location_models import (
     placed_atoms,
 )
 from marginals.leaves import AtomLeaves, CategoricalLeaves, SharedLeaves
+from marginals.runtime.threads import answering
 
-# The most copies, and the most rows whose pattern no other row has, as a share of those with all
-# codes; these are at least so many of all rows.
-_MOST_COPIES, _MOST_ALONE, _LEAST_KNOWN = 1500, 0.25, 0.5
+# The most patterns, and copies before those of little weight are dropped.
+_MOST_PATTERNS, _MOST_COPIES = 200, 1500
+# The most rows whose pattern no other row has, as a share of those with all codes; these are at
+# least so many of all rows.
+_MOST_ALONE, _LEAST_KNOWN = 0.25, 0.5
 # Columns with more codes are left as they are.
 _MOST_CODES = 40
 # How many numbers stand for the codes of a column, and rows that pull the mean of a code's rows
@@ -58,6 +61,7 @@ class _Codes(NamedTuple):
 
 
 @torch.no_grad()
+@answering()
 def located(
     model: CoupledDensity, x: Tensor, seed: int = 0, seconds: float | None = None
 ) -> CoupledDensity:
@@ -213,7 +217,8 @@ def _chosen(candidates: Sequence[_Codes], width: int) -> list[_Codes]:
         counts = torch.unique(together[known], dim=0, return_counts=True)[1]
         often = int((counts == 1).sum()) <= _MOST_ALONE * int(known.sum())
         many = int(known.sum()) >= _LEAST_KNOWN * len(known)
-        if len(counts) * width <= _MOST_COPIES and often and many:
+        few = len(counts) <= min(_MOST_PATTERNS, _MOST_COPIES // width)
+        if few and often and many:
             chosen.append(c)
     return chosen
 

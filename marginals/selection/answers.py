@@ -5,6 +5,7 @@ at repeated values, or in columns nobody asks about. The score here is proper, a
 it: the CRPS on the scale of the column's ranks or, for categories, half the Brier score.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -13,10 +14,13 @@ from torch import Tensor
 from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
 from marginals.numerics.scoring_rules import brier_score
+from marginals.runtime.threads import answering
 from marginals.training.batches import Rows
 
-# The most held-out rows to hide a cell of, and points of a column at which its CDF is compared.
-_MOST_ROWS, _POINTS = 200, 16
+# The most held-out rows to hide a cell of, the least where rows cost many floats, and these.
+_MOST_ROWS, _LEAST_ROWS, _MOST_FLOATS = 200, 50, 1 << 24
+# Points of a column at which its CDF is compared.
+_POINTS = 16
 
 
 class HiddenCells(NamedTuple):
@@ -27,18 +31,20 @@ class HiddenCells(NamedTuple):
 
 
 @torch.no_grad()
+@answering()
 def answer_scores(model: Density, train: Rows, judges: Rows) -> Tensor:
     """Return the score (V,) of one hidden cell of each of at most 200 rows, the less the better.
 
-    The same judges give the same cells for every model. Cells of intervals count by their middles,
-    so that no answer needs an integral.
+    The same judges give the same cells for every model, but models with many components score fewer
+    of them. Cells of intervals count by their middles, so that no answer needs an integral.
 
     Args:
         model: A fitted model.
         train: The rows it was fitted to, whose values say where to compare.
         judges: Held-out rows.
     """
-    cells = _hidden(judges.evidence.midpoints(model.atoms))
+    most = min(_MOST_ROWS, max(_LEAST_ROWS, _MOST_FLOATS // model.row_cost()))
+    cells = _hidden(judges.evidence.midpoints(model.atoms), most)
     seen, columns = train.evidence.midpoints(model.atoms), judges.evidence.columns
     out = cells.points.new_ones(len(cells.column), dtype=torch.float64)
     for place in cells.column.unique().tolist():
@@ -53,8 +59,8 @@ def answer_scores(model: Density, train: Rows, judges: Rows) -> Tensor:
     return out.nan_to_num(1.0).cpu()
 
 
-def _hidden(points: Tensor) -> HiddenCells:
-    """Choose rows (N, D) that have an observed cell, and one such cell of each."""
+def _hidden(points: Tensor, most: int) -> HiddenCells:
+    """Choose at most so many rows (N, D) that have an observed cell, and one such cell of each."""
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(points), generator=generator).to(points.device)
     known = ~points[order].isnan()
@@ -63,7 +69,7 @@ def _hidden(points: Tensor) -> HiddenCells:
     if not len(order):
         return HiddenCells(points[order], order)
     column = torch.multinomial(known.double().cpu(), 1, generator=generator)[:, 0]
-    return HiddenCells(points[order], column.to(points.device))
+    return HiddenCells(points[order[:most]], column[:most].to(points.device))
 
 
 def _scores(model: Density, given: Evidence, column: int, truth: Tensor, seen: Tensor) -> Tensor:
@@ -99,6 +105,14 @@ def _between(seen: Tensor) -> Tensor:
     after = torch.searchsorted(values, low, right=True)
     inside = after < len(values)
     return (low[inside] + values[after[inside]]) / 2
+
+
+def comparable(groups: Sequence[Sequence[Tensor]]) -> Tensor:
+    """Return scores of the same cells for all groups of members, part by part, (V, groups)."""
+    counts = [min(map(len, part)) for part in zip(*groups, strict=True)]
+    return torch.stack(
+        [torch.cat([s[:n] for s, n in zip(own, counts, strict=True)]) for own in groups], -1
+    )
 
 
 def answer_penalties(answers: Tensor, columns: int) -> Tensor:

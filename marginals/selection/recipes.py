@@ -29,6 +29,8 @@ _BATCH, _ANNEALING = 1000, 0.6
 STRONG_FOCUS, WEAK_FOCUS = 10.0, 1.0
 # From this many rows on, fine structure such as that of sensors is worth many narrow components.
 MANY_ROWS = 8000
+# Smaller tables are fitted by more and smaller members.
+FEW_ROWS = 2000
 # Rows per component of a mixture fitted by EM.
 _ROWS_EACH = 20
 _FEW_COLUMNS = 4
@@ -37,8 +39,8 @@ _MOST_PRODUCTS, _MOST_COMPONENTS = 45_000, 800
 # With one factor less than columns any correlation is possible; of many columns, so many factors
 # hold the strongest directions.
 _MOST_FACTORS = 20
-# Of Gaussian mixtures by EM, which take a second: the most promising first, small ones twice.
-_SHARP_WIDTHS = (3, 8, 24, 64, 1, 3, 8)
+# Of Gaussian mixtures by EM, which take a second, and of further ones for small tables.
+_SHARP_WIDTHS, _MORE_WIDTHS = (3, 8, 24, 64), (1, 3, 8)
 # Of models whose conditionals are averaged: numbers of components, how many have a focus, rows of
 # their steps, and how many of each an effort has.
 _SIZES = (20, 10, 40, 6, 3, 20)
@@ -144,7 +146,7 @@ def first_recipes(
         recipes = [narrow, tree, wide_tree, neural]
     elif coupled < 2:
         recipes = [tree, wide_tree, neural]
-    elif rows < 2000:
+    elif rows < FEW_ROWS:
         # Few components with all correlations: which number is best differs by table, and their
         # mean is better than any. Equal noise makes them comparable.
         full = [_copula(k, min(coupled - 1, 20), 0, 0.1).building(init="em") for k in (6, 3, 10, 1)]
@@ -168,7 +170,7 @@ def first_recipes(
         recipes = [many, mixture, wide_tree, neural, few, ranked, tree]
     else:
         recipes = [mixture, many, wide_tree, neural, few, ranked, tree]
-    fast = 4 if gpu or rows < 2000 else 2
+    fast = 4 if gpu or rows < FEW_ROWS else 2
     count = {"fast": fast, "balanced": 6 if gpu else 4, "best": len(recipes)}[effort]
     return recipes[:count]
 
@@ -236,11 +238,15 @@ def _mixture(rows: int, coupled: int, most: int) -> Recipe:
 def sharp_recipes(rows: int, coupled: int) -> list[Recipe]:
     """Return Gaussian mixtures for small tables, and for columns that nearly determine each other.
 
-    EM fits them in a second. Gradients do not find such dependence, and noise blurs it.
+    EM fits them in a second. Gradients do not find such dependence, and noise blurs it. In small
+    tables codes move the numbers; in others many components hold the same, with fewer in all.
     """
     rank = min(coupled - 1, _MOST_FACTORS)
-    widths = [w for w in _SHARP_WIDTHS if rows >= _ROWS_EACH * w] or [1]
-    options = [{"tensor": "copula", "width": w, "rank": rank, "init": "location"} for w in widths]
+    small = rows < FEW_ROWS
+    sizes = (*_SHARP_WIDTHS, *_MORE_WIDTHS) if small else _SHARP_WIDTHS
+    widths = [w for w in sizes if rows >= _ROWS_EACH * w] or [1]
+    init = "location" if small else "em"
+    options = [{"tensor": "copula", "width": w, "rank": rank, "init": init} for w in widths]
     return [Recipe(option, _training(0.0, 0)) for option in options]
 
 
@@ -261,7 +267,7 @@ def node_recipes(rows: int, coupled: int, sharp: bool = False, flat: bool = Fals
     sizes = [(width, factors)]
     if flat:  # copies cost as much as components: one member, of more factors, is enough
         sizes = [(PARTS * _within(3 * width // 4, 4, 150), 2 * factors)]
-    elif rows < 2000:
+    elif rows < FEW_ROWS:
         sizes.append((2 * width, factors + 1))
     elif sharp:
         sizes.insert(0, (width, 2 * factors))

@@ -16,7 +16,7 @@ from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
 from marginals.densities.em_start import flat_column, is_dependent, is_sharp
 from marginals.numerics import logsumexp
-from marginals.selection.answers import answer_penalties
+from marginals.selection.answers import answer_penalties, comparable
 from marginals.selection.coupling import copula_options, has_many_boxes
 from marginals.selection.ensemble import (
     Job,
@@ -31,6 +31,7 @@ from marginals.selection.folds import fold_jobs, group_scores, split_folds, whol
 from marginals.selection.nesting import NestedTable
 from marginals.selection.processes import LEAST_SECONDS, Pool, fit_in_processes
 from marginals.selection.recipes import (
+    FEW_ROWS,
     MANY_ROWS,
     SECONDS,
     Effort,
@@ -45,8 +46,8 @@ from marginals.training.batches import Rows, make_rows, split
 from marginals.training.progress_bar import ProgressBar
 from marginals.training.result import FitError, FitResult
 
-# Smaller tables are cross-validated: one held-out part would say little.
-_FEW_ROWS, _FOLDS = 2000, 5
+# Small tables are cross-validated: one held-out part would say little.
+_FOLDS = 5
 # More validation rows would not change the choice.
 _MOST_HELD = 20_000
 # Fits on a GPU at a time.
@@ -162,9 +163,9 @@ def search(
         if held is not None:
             judges = make_rows(held, None, "validation")
             return run.in_rounds(rows, judges, recipes, effort, seed)
-        if effort in ("balanced", "best") and 2 * _FOLDS <= len(rows) < _FEW_ROWS:
+        if effort in ("balanced", "best") and 2 * _FOLDS <= len(rows) < FEW_ROWS:
             return run.in_folds(rows, recipes, seed)
-        share = min(0.2 if len(rows) < _FEW_ROWS else 0.1, _MOST_HELD / len(rows))
+        share = min(0.2 if len(rows) < FEW_ROWS else 0.1, _MOST_HELD / len(rows))
         train, part = split(rows, share, seed)
         judges = train if part is None else part
         if effort == "quick":
@@ -209,7 +210,7 @@ def _recipes(
         first = []  # steps of training blur such dependence, and seconds allow few of them
     # Large tables have a mixture of their own: smaller ones would only take its time.
     own = rows >= MANY_ROWS and any(r.build.get("init") == "em" for r in first)
-    few = effort != "quick" and len(coupled) > 1 and rows < _FEW_ROWS
+    few = effort != "quick" and len(coupled) > 1 and rows < FEW_ROWS
     first = (
         nodes + (sharp_recipes(rows, len(coupled)) if (sharp or few) and not own else []) + first
     )
@@ -427,9 +428,7 @@ def _penalties(groups: Sequence[Sequence[Member]]) -> Tensor | None:
     found = [[m.answers for m in group if m.answers is not None] for group in groups]
     if not all(map(len, found)):
         return None
-    return answer_penalties(
-        torch.stack([torch.cat(a) for a in found], -1), groups[0][0].model.columns
-    )
+    return answer_penalties(comparable(found), groups[0][0].model.columns)
 
 
 def _line(member: Member, weight: float) -> dict[str, Any]:

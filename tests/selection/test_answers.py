@@ -8,7 +8,8 @@ import torch
 from marginals import build
 from marginals.cells.evidence import Evidence
 from marginals.densities.density import Density
-from marginals.selection.answers import answer_penalties, answer_scores
+from marginals.selection import answers
+from marginals.selection.answers import answer_penalties, answer_scores, comparable
 from marginals.selection.ensemble import mixture_weights, strong_weights
 from marginals.training.batches import make_rows
 
@@ -94,3 +95,16 @@ def test_members_that_few_rows_do_not_tell_apart_are_mixed() -> None:
     many = scores.repeat(500, 1)
     many[:, 1] -= 0.1
     assert set(strong_weights(many - torch.tensor([0.0, 1.0, 0.0, 0.0]))) == {0}
+
+
+def test_a_model_with_many_components_scores_the_first_cells() -> None:
+    x = rows(400, 0)
+    train = make_rows(Evidence.exact(x), None, "")
+    judges = make_rows(Evidence.exact(rows(300, 1)), None, "")
+    small = answer_scores(model(x, 1), train, judges)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answers, "_MOST_FLOATS", 1)
+        few = answer_scores(model(x, 1), train, judges)
+    assert len(few) == 50
+    torch.testing.assert_close(few, small[:50])
+    assert comparable([[small, few], [few, small]]).shape == (100, 2)
