@@ -191,9 +191,11 @@ def _atom_values(model: CoupledDensity, column: int, numbers: Tensor) -> Tensor:
     """Return the atoms of a coupled column on its scale, near its other values (N,), (A + 1, 1)."""
     family, place = _coupled_leaves(model), model.coupled.index(column)
     at = torch.tensor(model.lattices.atoms.points[column]).to(family.centres)
-    seen = numbers[~numbers.isnan()]
-    room = _BEYOND * seen.std(correction=0)
     values = family.scale(at[None], [place])[0][0].double()
+    seen = numbers[~numbers.isnan()]
+    if not len(seen):
+        return F.pad(values, (0, 1))[:, None]
+    room = _BEYOND * seen.std(correction=0)
     # The last code stands for all other values.
     return F.pad(values.clamp(seen.min() - room, seen.max() + room), (0, 1))[:, None]
 

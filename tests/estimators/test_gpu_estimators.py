@@ -20,6 +20,9 @@ from marginals import (
     cross_fit,
     load,
 )
+from marginals.columns.encoding import encode
+from marginals.selection.answers import answer_scores
+from marginals.training.batches import Rows
 from tests.other_device import elsewhere, moved
 
 GPU = torch.cuda.is_available()
@@ -100,6 +103,16 @@ def test_filled_cells(model: Any) -> None:
     for method in ("mean", "median", "mode", "draw"):
         assert not model.impute(frame, method).isna().any(axis=None)
     assert len(model.impute_interval(frame.iloc[:2], 0.9))
+
+
+def test_answers_of_held_out_rows(model: Any) -> None:
+    frame = table(60, gaps=0.1)
+    evidence = encode(model.schema_, frame).evidence
+    place = next(model.module_.parameters()).device
+    rows = Rows(evidence.to(place, torch.float32), torch.ones(len(frame), device=place))
+    scores = answer_scores(model.module_, rows, rows)
+    assert len(scores) == len(frame)
+    assert 0 < float(scores.mean()) < 0.2
 
 
 def test_dependence(model: Any) -> None:
