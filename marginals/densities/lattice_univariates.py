@@ -1,5 +1,6 @@
 """Univariate conditionals of coupled lattice columns: sums over cells."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, final
@@ -21,6 +22,8 @@ from marginals.numerics import log1mexp, log_normal_density, logsumexp
 
 # Cells times components of rows whose densities are held at once; bounds the memory.
 _AT_ONCE = 1 << 22
+# Log of a mass beyond the table from which on brackets of quantiles reach there.
+_MUCH = math.log(1e-6)
 # Quantiles keep this share of a cell from its ends, so that rounding leaves them in the cell.
 _INSIDE = 1e-3
 
@@ -51,6 +54,16 @@ class LatticeMixtures(Univariates):
         self.smooth, self.table = smooth, table
         self.columns, self.log_evidence = smooth.columns, smooth.log_evidence
         self.discrete = (False,)
+
+    @property
+    def terms(self) -> int:
+        """How many terms are summed at each point: those of the mixture, if it counts.
+
+        Inside the table a point is looked up.
+        """
+        masses = self.masses
+        beyond = torch.logaddexp(masses.below[:, 0], masses.above[:, -1])
+        return self.smooth.terms if bool((beyond > _MUCH).any()) else 1
 
     @cached_property
     def masses(self) -> _Masses:
@@ -103,11 +116,12 @@ class LatticeMixtures(Univariates):
         """Return the log survival function at `x` (..., B, n)."""
         return self._log_tails(x)[1]
 
-    def _log_tails(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _log_tails(self, x: Tensor, plain: bool = False) -> tuple[Tensor, Tensor, Tensor]:
         """Return the logs of CDF, survival function and slope of the CDF at `x`, (..., B, n).
 
         Inside the table the slope is that of the line through the cell, which costs a look-up; the
-        density would cost a sum over the components at every point.
+        density would cost a sum over the components at every point. With `plain`, sums beyond the
+        table are in plain numbers, which underflow far out.
         """
         cells, shape = columns_first(x, self.log_evidence.shape)  # (1, Q, B)
         at, masses, ends = cells[0].T, self.masses, self.table[0]  # (B, Q)
@@ -119,7 +133,7 @@ class LatticeMixtures(Univariates):
         before, after = at < ends[0], at > ends[-1]
         beyond = before | after
         if bool(beyond.any()):
-            smooth = self._beyond(at, beyond)
+            smooth = self._beyond(at, beyond, plain)
             low, high, density = (
                 part - masses.total[:, None]
                 for part in (smooth.log_cdf, smooth.log_sf, smooth.log_density)
@@ -141,19 +155,23 @@ class LatticeMixtures(Univariates):
 
     def tails(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return CDF, survival function and slope of the CDF at `x` (..., B, n)."""
-        below, above, slope = (part.exp() for part in self._log_tails(x))
+        below, above, slope = (part.exp() for part in self._log_tails(x, plain=True))
         return below, above, slope
 
-    def _beyond(self, at: Tensor, chosen: Tensor) -> LeafEvaluation:
+    def _beyond(self, at: Tensor, chosen: Tensor, plain: bool) -> LeafEvaluation:
         """Evaluate the smooth mixture at some points (B, Q), and leave zeros elsewhere.
 
         Points beyond the table are few, and each costs a sum over the components of its row.
         """
         row, level = chosen.nonzero(as_tuple=True)
-        parts = [
-            self.smooth.take(0, rows).evaluate(at[rows, levels, None])
-            for rows, levels in self._in_parts(row, level)
-        ]
+
+        def evaluated(rows: Tensor, levels: Tensor) -> LeafEvaluation:
+            smooth, points = self.smooth.take(0, rows), at[rows, levels, None]
+            if not plain:
+                return smooth.evaluate(points)
+            return LeafEvaluation(*(part.log() for part in smooth.tails(points)))
+
+        parts = [evaluated(rows, levels) for rows, levels in self._in_parts(row, level)]
 
         def placed(values: Iterable[Tensor]) -> Tensor:  # each (points, 1)
             out = torch.zeros_like(at)
