@@ -293,7 +293,8 @@ class UnivariateMixture(Univariates):
         most = self.log_weights.exp().double().flatten(1).amax(1)
         light = most.sort().values.cumsum(0)
         least = most.sort().values[int((light <= error / 2).sum())]
-        at = (most >= least).nonzero()[:, 0].tolist()
+        # Members without a share, as of evidence that none finds possible, stay.
+        at = (~(most < least)).nonzero()[:, 0].tolist()
         members = [self.members[i].pruned(error / 2) for i in at]
         out = UnivariateMixture(members, self.log_weights[at], self.discrete)
         out.log_evidence = self.log_evidence

@@ -300,7 +300,8 @@ def strong_weights(
     level = _as_good(scores[:, kept] - costs[kept])
     even = {kept[i] for i in level}
     while True:
-        weights = mixture_weights(scores[:, kept], weight, penalties=costs[kept]).tolist()
+        own = None if penalties is None else costs[kept]
+        weights = mixture_weights(scores[:, kept], weight, penalties=own).tolist()
         # Among very many members none may reach the limit: then the strongest is enough.
         least = min(_LEAST, max(weights))
         strong = {member: w for member, w in zip(kept, weights, strict=True) if w >= least}

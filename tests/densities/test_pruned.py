@@ -6,7 +6,7 @@ import torch
 from marginals import build
 from marginals.cells.evidence import Evidence
 from marginals.densities.mixture import Mixture
-from marginals.densities.univariates import Univariates, negligible
+from marginals.densities.univariates import UnivariateMixture, Univariates, negligible
 
 
 def conditional(width: int, members: int = 1) -> Univariates:
@@ -51,3 +51,14 @@ def test_what_is_negligible_shrinks_with_the_rarer_side() -> None:
     both = negligible(small.log(), torch.log1p(-small), torch.float64)
     assert 0 < both < 1e-45
     assert negligible(torch.empty(0), torch.empty(0), torch.float32) == 0
+
+
+@torch.no_grad()
+def test_members_stay_where_shares_are_undefined() -> None:
+    found = conditional(4, 2)
+    assert isinstance(found, UnivariateMixture)
+    weights = found.log_weights.clone()
+    weights[:, 0] = torch.nan
+    broken = UnivariateMixture(found.members, found.log_weights, found.discrete)
+    broken.log_weights = weights
+    assert len(broken.pruned(1e-9).members) == 2
